@@ -10,7 +10,7 @@ use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
 use crate::session::demand::Demand;
 use crate::session::locks::FileLocks;
-use crate::session::{Doing, Sessions, recall};
+use crate::session::{Doing, Sessions};
 use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
 use crate::staging::unwritten::Unwritten;
@@ -150,8 +150,7 @@ impl Runtime {
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
-        let allowance = Allowance::default();
-        let discard = parts.config.discard;
+        let (allowance, discard) = (Allowance::default(), parts.config.discard);
         let log = Log {
             config: parts.config,
             running: Running::default(),
@@ -294,7 +293,7 @@ impl Runtime {
                 Err(Stop::Needs(need)) => self.make_progress(need)?,
                 Err(Stop::Read(plan)) => self.fill(&plan)?,
                 Err(Stop::Wait(ino, pages)) => self.wait_filled(ino, &pages),
-                Err(Stop::Recall(ino)) => recall::recall(self, ino),
+                Err(Stop::Recall(ino)) => self.recall(ino),
             }
         }
         Err(errno(tired))

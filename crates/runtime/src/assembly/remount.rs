@@ -2,7 +2,6 @@
 
 use crate::config::Compact;
 use crate::runtime::{MAX_ROUNDS, Runtime};
-use crate::session::recall;
 use crate::state::log::running::Push;
 use siftfs_base::{Result, Timestamp, errno};
 use siftfs_ext4::own_bytes;
@@ -32,12 +31,6 @@ pub struct Tuning {
 }
 
 impl Runtime {
-    /// Recalls every write lease, and ends those that are not returned within a term. Nobody gets
-    /// one until the volume is made writable again.
-    pub fn end_leases(&self) {
-        recall::recall_all(self);
-    }
-
     /// Puts new settings into effect. A cache that becomes smaller gives up what is clean with the
     /// next request.
     pub fn tune(&self, new: &Tuning) {
@@ -67,28 +60,11 @@ impl Runtime {
     /// Something could not be made durable; changes are taken as before.
     pub fn make_read_only(&self) -> Result<()> {
         self.end_leases();
-        let made = self.stop_changes();
+        let made = stop_changes(self);
         if made.is_err() {
             self.lock().leases.close(false);
         }
         made
-    }
-
-    fn stop_changes(&self) -> Result<()> {
-        for _ in 0..MAX_ROUNDS {
-            let _durable = self.sync_all()?;
-            self.checkpoint(Urgency::Emergency)?;
-            self.finish_discards()?;
-            // No other thread makes a transaction meanwhile.
-            let _assembly = self.assembly_lock();
-            let mut st = self.lock();
-            let idle = st.metadata.log.ledger.is_empty() && st.discards.is_idle();
-            if idle && !st.has_work(&Push::All) {
-                st.metadata.log.config.read_only = true;
-                return Ok(());
-            }
-        }
-        Err(errno(libc::EBUSY))
     }
 
     /// How old unsynced state may become.
@@ -116,4 +92,22 @@ impl Runtime {
         st.leases.close(false);
         Ok(())
     }
+}
+
+/// Everything done before is durable and in the area, and no change is taken any more.
+fn stop_changes(runtime: &Runtime) -> Result<()> {
+    for _ in 0..MAX_ROUNDS {
+        let _durable = runtime.sync_all()?;
+        runtime.checkpoint(Urgency::Emergency)?;
+        runtime.finish_discards()?;
+        // No other thread makes a transaction meanwhile.
+        let _assembly = runtime.assembly_lock();
+        let mut st = runtime.lock();
+        let idle = st.metadata.log.ledger.is_empty() && st.discards.is_idle();
+        if idle && !st.has_work(&Push::All) {
+            st.metadata.log.config.read_only = true;
+            return Ok(());
+        }
+    }
+    Err(errno(libc::EBUSY))
 }

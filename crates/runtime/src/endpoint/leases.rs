@@ -54,7 +54,7 @@ impl Call<'_> {
             Request::Lease { file } => self.lease(file),
             Request::LeaseWrite { lease, offset, data } => self.write_leased(lease, offset, data),
             Request::LeaseKeep { lease } => {
-                self.runtime.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
+                self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
             }
             Request::LeaseReturn { lease } => self.return_lease(lease),
             other => unreachable!("a request of another kind: {other:?}"),

@@ -224,7 +224,7 @@ impl Endpoint {
     fn read_ahead(&self, file: Target) {
         let runtime = &self.runtime;
         // Not reported: a read that asks for these pages fails again and reports it.
-        let plan = runtime.query(|st| {
+        let plan = runtime.query_step(|st| {
             let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
             st.ahead(ino)
         });
@@ -292,7 +292,7 @@ impl Call<'_> {
                 runtime.file_locks.cancel(self.session.id, number);
                 Ok(Reply::Done)
             }
-            R::StatFs => runtime.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
+            R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => {
                 runtime.checkpoint_all().map(|report| Reply::Checkpoint(report.into()))
             }
@@ -313,12 +313,7 @@ fn durable(_proof: Durable) -> Reply {
 }
 
 impl Runtime {
-    /// A request that changes nothing durable.
-    fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
-        self.query_step(op)
-    }
-
-    /// As [`Runtime::query`], one try.
+    /// One try of a request that changes nothing durable.
     fn query_step<T, E>(
         &self,
         op: impl FnOnce(&mut State) -> std::result::Result<T, E>,

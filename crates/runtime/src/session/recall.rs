@@ -13,23 +13,27 @@ use std::time::Duration;
 /// have slept.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Has the lease of a file end. Returns when it has: its holder gave it back, or its term was over.
-pub(crate) fn recall(runtime: &Runtime, ino: InodeNr) {
-    if let Some(lease) = begin(runtime, ino) {
-        await_end(runtime, (ino, lease));
+impl Runtime {
+    /// Has the lease of a file end. Returns when it has: its holder gave it back, or its term was
+    /// over.
+    pub(crate) fn recall(&self, ino: InodeNr) {
+        if let Some(lease) = begin(self, ino) {
+            await_end(self, (ino, lease));
+        }
     }
-}
 
-/// Recalls every lease, and returns when none is there. Nobody gets one from now on.
-pub(crate) fn recall_all(runtime: &Runtime) {
-    let due = {
-        let mut st = runtime.lock();
-        st.leases.close(true);
-        st.leases.due(None)
-    };
-    let begun = due.into_iter().filter_map(|ino| Some((ino, begin(runtime, ino)?)));
-    let recalled: Vec<_> = begun.collect();
-    recalled.into_iter().for_each(|lease| await_end(runtime, lease));
+    /// Recalls every write lease, and ends those that are not returned within a term. Nobody gets
+    /// one until the volume is made writable again.
+    pub fn end_leases(&self) {
+        let due = {
+            let mut st = self.lock();
+            st.leases.close(true);
+            st.leases.due(None)
+        };
+        let begun = due.into_iter().filter_map(|ino| Some((ino, begin(self, ino)?)));
+        let recalled: Vec<_> = begun.collect();
+        recalled.into_iter().for_each(|lease| await_end(self, lease));
+    }
 }
 
 /// Ends the leases whose terms are over.
