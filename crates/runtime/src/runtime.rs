@@ -20,6 +20,7 @@ use crate::state::caches::page_cache::PageCache;
 use crate::state::discards::Discards;
 use crate::state::fills::FillPlan;
 use crate::state::heap::Trimmer;
+use crate::state::leases::Leases;
 use crate::state::log::lane::Lane;
 use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
@@ -146,11 +147,12 @@ impl Runtime {
         let (wait, group) = (parts.config.group_wait, parts.config.group);
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
-        let record_buffers = Arc::new(RecordBuffers::default());
+        let (allowance, record_buffers) =
+            (Allowance::default(), Arc::new(RecordBuffers::default()));
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
-        let (allowance, discard) = (Allowance::default(), parts.config.discard);
+        let (discard, term) = (parts.config.discard, parts.config.lease_term);
         let log = Log {
             config: parts.config,
             running: Running::default(),
@@ -169,7 +171,7 @@ impl Runtime {
             stats: Default::default(),
             discards: Discards::new(discard),
             sharing: Default::default(),
-            leases: Default::default(),
+            leases: Leases::new(term),
             sections: Sections::new(allowance.clone()),
         };
         Ok(Self {

@@ -3,7 +3,6 @@
 use super::Call;
 use crate::session::recall;
 use crate::state::State;
-use crate::state::leases::TERM;
 use crate::state::step::{Step, Stop};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
@@ -72,7 +71,7 @@ impl Call<'_> {
         };
         let (ino, lease) = runtime.drive(libc::EAGAIN, begin)?;
         match self.drain(ino, lease) {
-            Ok(()) => Ok(Reply::Leased { lease, term: TERM }),
+            Ok(()) => Ok(Reply::Leased { lease, term: runtime.lock().leases.term() }),
             Err(e) => {
                 let mut st = runtime.lock();
                 if st.leases.left(ino, lease, 0).is_some() {

@@ -3,7 +3,7 @@
 
 use crate::runtime::Runtime;
 use crate::state::State;
-use crate::state::leases::{Recalled, TERM};
+use crate::state::leases::Recalled;
 use siftfs_base::InodeNr;
 use siftfs_proto::{LeaseId, Owed};
 use std::sync::{MutexGuard, PoisonError};
@@ -73,22 +73,16 @@ fn begin(runtime: &Runtime, ino: InodeNr) -> Option<LeaseId> {
 }
 
 fn await_end(runtime: &Runtime, (ino, lease): (InodeNr, LeaseId)) {
-    let (mut st, mut waited) = (runtime.lock(), Duration::ZERO);
+    let mut st = runtime.lock();
     loop {
         let now = st.metadata.log.time.boot_ns();
         let Some(left) = st.leases.left(ino, lease, now) else { return };
-        // A clock that stands still ends nothing: the waits are counted, too.
-        if left.is_zero() || waited >= TERM {
+        if left.is_zero() {
             st.leases.note_silence(ino, now);
             let _owed = end(runtime, st, &[ino]);
             return;
         }
-        let slice = left.min(LOOK);
-        let woken = runtime.lease_ended.wait_timeout(st, slice);
-        let (guard, result) = woken.unwrap_or_else(PoisonError::into_inner);
-        st = guard;
-        if result.timed_out() {
-            waited += slice;
-        }
+        let woken = runtime.lease_ended.wait_timeout(st, left.min(LOOK));
+        st = woken.unwrap_or_else(PoisonError::into_inner).0;
     }
 }

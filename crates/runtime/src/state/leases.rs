@@ -22,8 +22,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a lease lasts without a use, and once it is recalled.
-pub const TERM: Duration = Duration::from_secs(2);
 /// A file of which three leases were recalled within this time is left alone.
 const OFTEN: Duration = Duration::from_secs(1);
 /// How long a file is left alone: nobody gets a lease of it.
@@ -78,8 +76,8 @@ struct Lease {
 }
 
 impl Lease {
-    fn is_over(&self, now: u64) -> bool {
-        !matches!(self.phase, Phase::Draining { .. }) && is_over(self.until, TERM, now)
+    fn is_over(&self, term: Duration, now: u64) -> bool {
+        !matches!(self.phase, Phase::Draining { .. }) && is_over(self.until, term, now)
     }
 }
 
@@ -129,6 +127,8 @@ pub struct Ended {
 /// All leases that have not ended.
 #[derive(Default)]
 pub struct Leases {
+    /// How long one lasts without a use, and once it is recalled.
+    term: Duration,
     of_file: HashMap<InodeNr, Lease>,
     files: HashMap<LeaseId, InodeNr>,
     holders: HashMap<SessionId, Holding>,
@@ -141,6 +141,16 @@ pub struct Leases {
 
 /// Sessions that may hold leases.
 impl Leases {
+    /// None, each of which will last for `term`.
+    pub fn new(term: Duration) -> Self {
+        Self { term, ..Self::default() }
+    }
+
+    /// How long a lease lasts without a use, and once it is recalled.
+    pub fn term(&self) -> Duration {
+        self.term
+    }
+
     /// A session may hold leases from now on.
     pub fn hold(&mut self, session: SessionId, holder: Arc<dyn Holder>) {
         self.holders.insert(session, Holding { holder, leases: 0 });
@@ -246,7 +256,7 @@ impl Leases {
         let lease = self.files.get(&id).and_then(|ino| self.of_file.get_mut(ino));
         let lease = lease.expect("just seen");
         (lease.phase, lease.size) = (Phase::Granted, size);
-        lease.until = now.saturating_add(ns(TERM));
+        lease.until = now.saturating_add(ns(self.term));
         Ok(true)
     }
 }
@@ -263,7 +273,9 @@ impl Leases {
         let lease = self.of_file.get(&ino);
         lease.is_some_and(|lease| match lease.phase {
             Phase::Draining { .. } => false,
-            Phase::Granted | Phase::Recalled => lease.session != session || lease.is_over(now),
+            Phase::Granted | Phase::Recalled => {
+                lease.session != session || lease.is_over(self.term, now)
+            }
         })
     }
 
@@ -303,8 +315,8 @@ impl Leases {
         let lease = lease.ok_or_else(stale)?;
         match lease.phase {
             Phase::Draining { .. } => return Err(stale()),
-            _ if lease.is_over(now) => return Err(stale()),
-            Phase::Granted => lease.until = now.saturating_add(ns(TERM)),
+            _ if lease.is_over(self.term, now) => return Err(stale()),
+            Phase::Granted => lease.until = now.saturating_add(ns(self.term)),
             Phase::Recalled => {}
         }
         Ok((ino, lease.generation))
@@ -316,11 +328,11 @@ impl Leases {
         let id = lease.id;
         match lease.phase {
             Phase::Draining { .. } => None,
-            _ if lease.is_over(now) => Some(Recalled { lease: id, holder: None }),
+            _ if lease.is_over(self.term, now) => Some(Recalled { lease: id, holder: None }),
             Phase::Recalled => Some(Recalled { lease: id, holder: None }),
             Phase::Granted => {
                 lease.phase = Phase::Recalled;
-                lease.until = now.saturating_add(ns(TERM));
+                lease.until = now.saturating_add(ns(self.term));
                 let holding = self.holders.get(&lease.session);
                 let holder = holding.map(|holding| holding.holder.clone());
                 self.note_recall(ino, now);
@@ -340,9 +352,12 @@ impl Leases {
         recalls.last = [Some(now), recalls.last[0]];
     }
 
-    /// A holder was silent until its term was over: nobody gets a lease of the file for a while, so
-    /// that those who waited get the file.
+    /// The term of the file's lease is over. If its holder was told to give it back, nobody gets a
+    /// lease of the file for a while, so that those who waited get the file.
     pub fn note_silence(&mut self, ino: InodeNr, now: u64) {
+        if self.of_file.get(&ino).is_none_or(|lease| lease.phase != Phase::Recalled) {
+            return;
+        }
         let alone_until = Some(now.saturating_add(ns(ALONE)));
         self.recalls.entry(ino).or_default().alone_until = alone_until;
     }
@@ -350,7 +365,7 @@ impl Leases {
     /// How long the lease lasts at most; nothing if it has ended.
     pub fn left(&self, ino: InodeNr, id: LeaseId, now: u64) -> Option<Duration> {
         let lease = self.of_file.get(&ino).filter(|lease| lease.id == id)?;
-        match lease.is_over(now) {
+        match lease.is_over(self.term, now) {
             true => Some(Duration::ZERO),
             false => Some(Duration::from_nanos(lease.until.saturating_sub(now))),
         }
@@ -360,7 +375,7 @@ impl Leases {
     pub fn due(&self, now: Option<u64>) -> Vec<InodeNr> {
         let granted = |lease: &Lease| !matches!(lease.phase, Phase::Draining { .. });
         let due = self.of_file.iter().filter(|(_, lease)| match now {
-            Some(now) => lease.is_over(now),
+            Some(now) => lease.is_over(self.term, now),
             None => granted(lease),
         });
         due.map(|(ino, _)| *ino).collect()

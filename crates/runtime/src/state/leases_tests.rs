@@ -3,6 +3,7 @@ use super::*;
 const A: SessionId = SessionId(1);
 const B: SessionId = SessionId(2);
 const FILE: (InodeNr, u32) = (20, 7);
+const TERM: Duration = Duration::from_secs(2);
 const HOUR: u64 = 3_600_000_000_000;
 
 struct Nobody;
@@ -12,7 +13,7 @@ impl Holder for Nobody {
 }
 
 fn leases() -> Leases {
-    let mut leases = Leases::default();
+    let mut leases = Leases::new(TERM);
     leases.hold(A, Arc::new(Nobody));
     leases.hold(B, Arc::new(Nobody));
     leases
@@ -146,8 +147,8 @@ fn a_clock_that_jumps_lengthens_nothing() {
     let id = granted(&mut leases, 2 * HOUR);
     leases.recall(FILE.0, 2 * HOUR);
     assert_eq!(leases.left(FILE.0, id, HOUR), Some(Duration::ZERO));
-    leases.take(FILE.0);
     leases.note_silence(FILE.0, 2 * HOUR);
+    leases.take(FILE.0);
     assert!(leases.begin((A, 10), FILE, HOUR).is_ok(), "left alone for ten seconds at most");
 }
 
@@ -201,7 +202,13 @@ fn three_recalls_within_a_second_and_a_silent_holder_leave_a_file_alone() {
     recall_at(&mut leases, free);
 
     let mut leases = self::leases();
+    granted(&mut leases, 0);
     leases.note_silence(FILE.0, 0);
+    leases.take(FILE.0);
+    granted(&mut leases, 0);
+    leases.recall(FILE.0, 0);
+    leases.note_silence(FILE.0, 0);
+    leases.take(FILE.0);
     is_refused(&mut leases, ten - 1);
     assert!(leases.begin((A, 10), (21, 1), 0).is_ok(), "others are not concerned");
     recall_at(&mut leases, ten);
