@@ -165,6 +165,9 @@ impl Call<'_> {
             let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
             st.metadata.tree.load(ino)?;
             let at = if append { self.end_for(st, ino, offset) } else { offset };
+            if at != offset {
+                data.move_to(at);
+            }
             self.write_at(st, (ino, at), &mut data, (kill_priv, times))?;
             if append && at != offset {
                 let ends = &mut st.metadata.tree.inodes.ends;

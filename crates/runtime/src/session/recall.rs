@@ -52,8 +52,14 @@ pub(crate) fn end(runtime: &Runtime, mut st: MutexGuard<'_, State>, files: &[Ino
     }
     let State { leases, sharing, metadata, .. } = &mut *st;
     let inodes = &mut metadata.tree.inodes;
-    let ended: Vec<_> = files.iter().filter_map(|ino| leases.end(*ino, inodes)).collect();
-    let notices = sharing.after_leases(&ended, inodes);
+    let mut notices = Vec::new();
+    for ino in files {
+        if let Some(ended) = leases.end(*ino, inodes) {
+            let told = sharing.after_lease(ended, inodes);
+            leases.settles(*ino, told.owed());
+            notices.push(told);
+        }
+    }
     drop(st);
     runtime.lease_ended.notify_all();
     notices.into_iter().for_each(|notices| owed.add(notices.send()));

@@ -17,7 +17,7 @@ use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, Tree};
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Holder, LeaseId, Target};
+use siftfs_proto::{Holder, LeaseId, Owed, Target};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,6 +133,8 @@ pub struct Leases {
     files: HashMap<LeaseId, InodeNr>,
     holders: HashMap<SessionId, Holding>,
     recalls: HashMap<InodeNr, Recalls>,
+    /// Files whose last lease has ended, and what is owed to the other sessions for that.
+    settling: HashMap<InodeNr, Owed>,
     /// None is granted.
     closed: bool,
     numbers: RandomState,
@@ -179,7 +181,8 @@ impl Leases {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a session that may hold none, `EBUSY` if it has this one, `EAGAIN` if it
-    /// has `most`, another session is about to get this one, or nobody gets it for a while.
+    /// has `most`, another session is about to get this one, the end of the last one is not told
+    /// everywhere, or nobody gets it for a while.
     ///
     /// # Panics
     /// If the lease is to be recalled first.
@@ -197,7 +200,8 @@ impl Leases {
         }
         let many = self.of_file.len() >= MOST_LEASES || self.recalls.len() >= MOST_RECALLS;
         let alone = self.recalls.get(&ino).is_some_and(|recalls| recalls.is_alone(now));
-        if self.closed || many || alone || holding.leases >= most {
+        let settling = self.settling.get(&ino).is_some_and(|owed| !owed.is_settled());
+        if self.closed || many || alone || settling || holding.leases >= most {
             return Err(busy());
         }
         holding.leases += 1;
@@ -379,6 +383,15 @@ impl Leases {
             None => granted(lease),
         });
         due.map(|(ino, _)| *ino).collect()
+    }
+
+    /// The file's lease has ended, for which this is owed. Nobody gets a lease of it before: the
+    /// notices of that would have kernels drop what they are being told.
+    pub fn settles(&mut self, ino: InodeNr, owed: Owed) {
+        self.settling.retain(|_, owed| !owed.is_settled());
+        if !owed.is_settled() {
+            self.settling.insert(ino, owed);
+        }
     }
 
     /// The lease is not there any more.

@@ -230,3 +230,17 @@ fn recalls_are_not_remembered_for_ever() {
     }
     assert!(leases.recalls.len() < 100, "{}", leases.recalls.len());
 }
+
+#[test]
+fn the_next_lease_waits_until_the_last_ones_end_is_told() {
+    let mut leases = leases();
+    let mut owed = Owed::default();
+    let notice = siftfs_proto::Notice::new(&mut owed);
+    leases.settles(FILE.0, owed);
+    is_refused(&mut leases, 0);
+    assert!(leases.begin((A, 10), (21, 1), 0).is_ok(), "others are not concerned");
+    drop(notice);
+    granted(&mut leases, 0);
+    leases.settles(22, Owed::default());
+    assert!(leases.settling.is_empty());
+}

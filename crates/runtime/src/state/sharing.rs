@@ -35,6 +35,11 @@ pub struct Notices {
 }
 
 impl Notices {
+    /// What is owed for them.
+    pub fn owed(&self) -> Owed {
+        self.owed.clone()
+    }
+
     /// Sends them. What is returned is owed before the change is answered.
     pub fn send(self) -> Owed {
         self.of.into_iter().for_each(|(cache, notice)| cache.take_back(notice));
@@ -142,15 +147,15 @@ impl Sharing {
         self.notices(By { session: Some(session), untold: false }, &noted, inodes)
     }
 
-    /// Leases have ended: what their holders changed.
-    pub fn after_leases(&self, ended: &[Ended], inodes: &mut Inodes) -> Vec<Notices> {
-        let each = ended.iter().map(|Ended { ino, session, size }| {
-            let mut noted = Noted::default();
-            noted.attributes.insert(*ino);
-            noted.sizes.insert(*ino, *size);
-            self.notices(By { session: Some(*session), untold: false }, &noted, inodes)
-        });
-        each.collect()
+    /// A lease has ended: how long the file is that its holder changed. The other sessions have
+    /// nothing of it in their caches but the size that their kernels work with. They are not told
+    /// that attributes changed: that would make a kernel drop the answer to a request that waited
+    /// for the end.
+    pub fn after_lease(&self, ended: Ended, inodes: &mut Inodes) -> Notices {
+        let Ended { ino, session, size } = ended;
+        let mut noted = Noted::default();
+        noted.sizes.insert(ino, size);
+        self.notices(By { session: Some(session), untold: false }, &noted, inodes)
     }
 }
 
