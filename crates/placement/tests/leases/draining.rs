@@ -74,9 +74,16 @@ fn r39_caches_are_empty_before_a_lease() {
     let held = leasing.join().expect("it returns").expect("a lease");
     assert!(recalled.try_recv().is_err());
     // While it lasts.
-    put(&session, held, 9, b" and more").expect("written");
-    ask(&session, Request::write(handle, 0, b"OLD".to_vec())).expect("written, by the handle");
-    assert!(told.try_recv().is_err(), "nobody knows anything that changed");
+    let data = b" and more".to_vec().into();
+    for change in [
+        Request::LeaseWrite { lease: held, offset: 9, data },
+        Request::write(handle, 0, b"OLD".to_vec()),
+    ] {
+        let (result, owed) = session.call_owing(&Credentials::default(), change);
+        result.expect("written");
+        assert!(told.try_recv().is_err(), "nobody knows anything that changed");
+        assert!(owed.is_settled());
+    }
     // Its end.
     let giving = spawn(move || give_back(&session, held));
     let last = told.recv().expect("a notice");
