@@ -57,6 +57,9 @@ pub struct OpenOptions {
     /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known
     /// at once.
     pub late_forgets: Duration,
+    /// How long a write lease lasts without a use, and once it is recalled: whoever asks for a file
+    /// waits that long for a silent holder.
+    pub lease_term: Duration,
     /// Extents of a file that one transaction frees at most, if the journal has room for more: with
     /// few of them, tests see long truncations of small files. A compound frees up to 64 in one, so
     /// with fewer none may truncate.
@@ -121,6 +124,7 @@ impl Default for OpenOptions {
             group_wait_us: 1000,
             group: Group::default(),
             late_forgets: Duration::ZERO,
+            lease_term: Duration::from_secs(2),
             most_freed: usize::MAX,
             low_watermark: 50,
             discard: None,

@@ -275,3 +275,24 @@ fn ten_thousand_sessions_are_told() {
     v.close().expect("closed");
     world.e2fsck();
 }
+
+/// An append of whole blocks that took an older end goes to the true one, which lies inside a
+/// block (rule R50). It was EINVAL.
+#[test]
+fn r50_whole_blocks_are_moved() {
+    let world = World::new(1);
+    let v = world.open();
+    let ((one, _to_one), (other, to_other)) = (caching(&v), caching(&v));
+    let ino = create(&one, "f");
+    ask(&one, write(ino, 0, &[1; 4096]));
+    look_up(&other, "f");
+    ask(&one, write(ino, 4096, b"more"));
+    let data = WriteData::copy_of(4096, &[2; 8192]);
+    assert!(matches!(data, WriteData::Blocks(_)));
+    let (file, append, times) = (ino.into(), true, true);
+    ask(&other, Request::Write { file, offset: 4096, data, append, kill_priv: false, times });
+    let read = Request::Read { file: ino.into(), offset: 4090, len: 1 << 16 };
+    let seen = ask(&other, read).0.data().unwrap();
+    assert_eq!(seen, [&[1; 6][..], b"more", &[2; 8192]].concat());
+    drop(to_other);
+}

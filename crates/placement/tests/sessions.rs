@@ -176,7 +176,15 @@ fn r31_administration_is_for_administrators() {
 fn a_session_has_no_more_than_it_may() {
     let world = World::new(1);
     let v = world.open();
-    let limits = Limits { handles: 3, inodes: 5, tickets: 2, sections: 1, locks: 2, bytes: 10_000 };
+    let limits = Limits {
+        handles: 3,
+        inodes: 5,
+        tickets: 2,
+        sections: 1,
+        leases: 1,
+        locks: 2,
+        bytes: 10_000,
+    };
     let (poor, other) = (user(&v, limits), user(&v, limits));
     let [(a, first), (_, second), (_, third)] = ["a", "b", "c"].map(|name| create(&poor, name));
     assert_eq!(hold(&poor, a), Err(libc::ENFILE));

@@ -23,6 +23,8 @@ pub struct Config {
     /// given back. The kernel sends RELEASE after close(2) has returned, and FORGET after unlink(2)
     /// has, beside the requests that follow.
     pub late_forgets: Duration,
+    /// How long a write lease lasts without a use, and once it is recalled.
+    pub lease_term: Duration,
     /// Extents of a file that one transaction frees at most. A truncation of more waits for the
     /// next one, as it does for room in the journal.
     pub most_freed: usize,

@@ -20,6 +20,7 @@ use crate::state::caches::page_cache::PageCache;
 use crate::state::discards::Discards;
 use crate::state::fills::FillPlan;
 use crate::state::heap::Trimmer;
+use crate::state::leases::Leases;
 use crate::state::log::lane::Lane;
 use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
@@ -89,6 +90,8 @@ pub struct Runtime {
     pub(crate) progress: Gate,
     /// Notified when a fill of the page cache has ended.
     filled: Condvar,
+    /// Notified when a write lease has ended.
+    pub(crate) lease_ended: Condvar,
     /// Memory that fills read into, of 4 MiB at most each.
     pub(crate) fill_buffers: Pool<2>,
     /// Memory that records are encoded into.
@@ -144,12 +147,12 @@ impl Runtime {
         let (wait, group) = (parts.config.group_wait, parts.config.group);
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
-        let record_buffers = Arc::new(RecordBuffers::default());
+        let (allowance, record_buffers) =
+            (Allowance::default(), Arc::new(RecordBuffers::default()));
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
-        let allowance = Allowance::default();
-        let discard = parts.config.discard;
+        let (discard, term) = (parts.config.discard, parts.config.lease_term);
         let log = Log {
             config: parts.config,
             running: Running::default(),
@@ -168,12 +171,14 @@ impl Runtime {
             stats: Default::default(),
             discards: Discards::new(discard),
             sharing: Default::default(),
+            leases: Leases::new(term),
             sections: Sections::new(allowance.clone()),
         };
         Ok(Self {
             state: FairMutex::new(state, parts.clock.clone()),
             progress: Gate::default(),
             filled: Condvar::new(),
+            lease_ended: Condvar::new(),
             fill_buffers: Pool::default(),
             record_buffers,
             seq,
@@ -290,6 +295,7 @@ impl Runtime {
                 Err(Stop::Needs(need)) => self.make_progress(need)?,
                 Err(Stop::Read(plan)) => self.fill(&plan)?,
                 Err(Stop::Wait(ino, pages)) => self.wait_filled(ino, &pages),
+                Err(Stop::Recall(ino)) => self.recall(ino),
             }
         }
         Err(errno(tired))
@@ -320,6 +326,7 @@ impl Runtime {
         if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
+        doing.touch(&mut st)?;
         st.metadata.log.running.begin_operation(space_tried);
         st.begin_changes(doing.told());
         let before = st.metadata.tree.meta.mutations();

@@ -8,7 +8,9 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod appends;
+pub mod leased;
 pub mod programs;
+pub mod recalls;
 pub mod stage;
 pub mod turns;
 pub mod view;

@@ -3,6 +3,7 @@
 use clap::Parser;
 use siftfs_fronts::appends::together;
 use siftfs_fronts::programs::crowd;
+use siftfs_fronts::recalls::each_call;
 use siftfs_fronts::stage::Stage;
 use siftfs_fronts::turns::Turns;
 use siftfs_fuse::Requests;
@@ -41,6 +42,9 @@ struct Args {
     /// A mount goes while files of it are open, instead
     #[arg(long)]
     detached: bool,
+    /// Make each call on files that the embedding program holds alone, instead
+    #[arg(long)]
+    leases: bool,
     /// Seconds that a call may take
     #[arg(long, default_value_t = 20)]
     patience: u64,
@@ -156,6 +160,20 @@ fn appending(args: &Args, requests: Requests) -> Result<()> {
     stage.end()
 }
 
+fn recalling(args: &Args, requests: Requests) -> Result<()> {
+    let stage = Stage::new(args.mounts, requests)?;
+    let calls = std::thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            own_table().map_err(|e| Failed(e.to_string()))?;
+            each_call(&stage)
+        });
+        calls.join().map_err(|_| Failed("a call panicked".into()))?
+    })?;
+    println!("{calls} calls");
+    stage.agree().map_err(Failed)?;
+    stage.end()
+}
+
 fn work_on(args: &Args, programs: u64) -> ExitCode {
     let [length, patience] = [args.seconds, args.patience].map(Duration::from_secs);
     match crowd(&args.on, args.seed, programs, length, patience) {
@@ -181,6 +199,7 @@ fn main() -> ExitCode {
     let requests = if args.ring { Requests::Ring } else { Requests::Device };
     let result = match args.programs {
         None if args.detached => detached(&args, requests),
+        None if args.leases => recalling(&args, requests),
         None if args.appenders.is_some() => appending(&args, requests),
         Some(programs) if !args.on.is_empty() => return work_on(&args, programs),
         Some(programs) => at_once(&args, programs, requests),

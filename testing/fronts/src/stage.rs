@@ -1,5 +1,6 @@
 //! A volume in this process, mounted at several places and embedded.
 
+use crate::leased::Leaser;
 use crate::view;
 use siftfs::Volume;
 use siftfs_fuse::{Front, FuseMount, MountOptions, Requests};
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A call of the program that embeds the volume.
 type Call = Box<dyn FnOnce(&Volume) + Send>;
@@ -46,6 +48,7 @@ pub struct Stage {
     /// Where it is mounted.
     pub dirs: Vec<PathBuf>,
     embedded: Option<Embedded>,
+    leaser: Option<Arc<Leaser>>,
     servers: Vec<JoinHandle<io::Result<()>>>,
     place: Place,
 }
@@ -64,11 +67,14 @@ impl Stage {
         let image = place.path("volume");
         let options = MkfsOptions { size: Some(512 << 20), ..MkfsOptions::default() };
         mkfs(&image, &options, &mut |_, _, _| {}).map_err(said)?;
-        let options = OpenOptions::default();
+        // Nothing here depends on how fast a holder is.
+        let lease_term = Duration::from_secs(600);
+        let options = OpenOptions { lease_term, ..OpenOptions::default() };
         let local = LocalVolume::open(&image, &options, &mut |_, _, _| {}).map_err(said)?;
         let embedded = Embedded::start(Volume::from_local(local).map_err(said)?);
-        let mut stage =
-            Self { dirs: Vec::new(), embedded: Some(embedded), servers: Vec::new(), place };
+        let leaser = Some(Arc::new(embedded.call(Leaser::start).map_err(said)?));
+        let (dirs, servers, embedded) = (Vec::new(), Vec::new(), Some(embedded));
+        let mut stage = Self { dirs, embedded, leaser, servers, place };
         for number in 1..=count {
             stage.mount(&format!("m{number}"), requests)?;
         }
@@ -95,6 +101,12 @@ impl Stage {
     /// The program that embeds the volume does something.
     pub fn embed<T: Send + 'static>(&self, act: impl FnOnce(&Volume) -> T + Send + 'static) -> T {
         self.embedded.as_ref().expect("the volume is open").call(act)
+    }
+
+    /// The program that embeds the volume does something with leases.
+    pub fn lease<T: Send + 'static>(&self, act: impl FnOnce(&Leaser) -> T + Send + 'static) -> T {
+        let leaser = self.leaser.clone().expect("the volume is open");
+        self.embed(move |_| act(&leaser))
     }
 
     /// A path beside the mounts, on the file system that has the volume.
@@ -131,6 +143,9 @@ impl Stage {
         }
         for server in self.servers.drain(..) {
             server.join().map_err(|_| Failed("a server panicked".into()))?.map_err(said)?;
+        }
+        if let Some(leaser) = self.leaser.take().and_then(Arc::into_inner) {
+            self.embed(move |_| leaser.end()).map_err(said)?;
         }
         let Some(Embedded { calls, thread }) = self.embedded.take() else { return Ok(()) };
         drop(calls);

@@ -10,9 +10,10 @@ use rustix::fs::{AtFlags, FallocateFlags, RenameFlags, SeekFrom, Timespec, Times
 use siftfs::Volume;
 use siftfs_base::{Error, Rng};
 use siftfs_proto::{RenameMode, SetAttr};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file at most.
@@ -56,6 +57,10 @@ pub struct Turns<'a> {
     open: Vec<Open>,
     maps: Vec<Mapped>,
     dirs: Vec<(String, File, File)>,
+    /// Files, by their numbers on the plain file system, that a holder has made longer by itself
+    /// since all were compared. A kernel looks at the size that it knows when a page of a mapping
+    /// is asked for, and asks nobody.
+    longer: BTreeSet<u64>,
     /// Calls so far.
     pub calls: u64,
     last: String,
@@ -73,9 +78,9 @@ impl<'a> Turns<'a> {
             fs::create_dir(stage.dirs[0].join(dir))?;
             fs::create_dir(plain.join(dir))?;
         }
-        let (open, maps, dirs) = (Vec::new(), Vec::new(), Vec::new());
+        let (open, maps, dirs, longer) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
         let (rng, last) = (Rng::new(seed), String::new());
-        Ok(Self { rng, stage, plain, open, maps, dirs, calls: 0, last })
+        Ok(Self { rng, stage, plain, open, maps, dirs, longer, calls: 0, last })
     }
 
     fn name(&mut self) -> String {
@@ -134,6 +139,7 @@ impl<'a> Turns<'a> {
             38..=45 => self.map_one(),
             46..=55 => self.list(),
             56..=75 => self.change_name(),
+            76..=83 => self.keep_private(),
             _ => self.embed(),
         }
     }
@@ -252,7 +258,11 @@ impl<'a> Turns<'a> {
         let offset = self.offset() as usize;
         let stores = self.rng.chance(50);
         let Mapped { said, file, plain, map, like } = &mut self.maps[at];
-        let size = plain.metadata().map_or(0, |m| m.len()).min(LARGEST) as usize;
+        let meta = plain.metadata().map_err(|e| e.to_string())?;
+        let size = meta.len().min(LARGEST) as usize;
+        if self.longer.contains(&meta.ino()) {
+            file.metadata().map_err(|e| e.to_string())?;
+        }
         if offset >= size {
             return Ok(());
         }
@@ -388,11 +398,34 @@ impl<'a> Turns<'a> {
         self.same(format!("e: {said}"), seen, done(wanted))
     }
 
+    /// The program that embeds the volume takes the lease of a file, and keeps bytes for it that
+    /// nobody else has seen: the next one who looks has them given back.
+    fn keep_private(&mut self) -> Result<(), String> {
+        let (name, offset, bytes) = (self.name(), self.offset(), self.bytes());
+        let said = format!("l: keep {name} {offset} {}", bytes.len());
+        let (path, pieces) = (name.clone(), vec![(offset, bytes.clone())]);
+        let kept = of(self.stage.lease(move |leaser| leaser.keep(&path, pieces)));
+        // Others use the file just now, or did so again and again.
+        if kept == Err(libc::EAGAIN) || kept == Err(libc::EBUSY) {
+            return Ok(());
+        }
+        let plain = File::options().write(true).open(self.plain.join(&name));
+        let like = plain.and_then(|file| {
+            let meta = file.metadata()?;
+            if offset + bytes.len() as u64 > meta.len() {
+                self.longer.insert(meta.ino());
+            }
+            file.write_all_at(&bytes, offset)
+        });
+        self.same(said, kept, done(like))
+    }
+
     /// All front ends show what the plain file system shows.
     ///
     /// # Errors
     /// What differs.
-    pub fn compare(&self) -> Result<(), String> {
+    pub fn compare(&mut self) -> Result<(), String> {
+        self.longer.clear();
         let (wanted, _) = view::of_directory(&self.plain).map_err(|e| e.to_string())?;
         let mut first: Option<Times> = None;
         let mut check = |who: String, view: View, times: Times| {
@@ -410,11 +443,20 @@ impl<'a> Turns<'a> {
             }
             Ok(())
         };
-        let (view, times) = self.stage.embed(view::of_volume).map_err(|e| e.to_string())?;
-        check("embedded".into(), view, times)?;
-        for (at, dir) in self.stage.dirs.iter().enumerate() {
-            let (view, times) = view::of_directory(dir).map_err(|e| e.to_string())?;
-            check(format!("m{at}"), view, times)?;
+        // Whoever looks first has leases recalled, so each is the first one at times.
+        let mounts = self.stage.dirs.len();
+        for turn in 0..=mounts {
+            match (turn + self.calls as usize) % (mounts + 1) {
+                0 => {
+                    let view = self.stage.embed(view::of_volume).map_err(|e| e.to_string())?;
+                    check("embedded".into(), view.0, view.1)?;
+                }
+                mount => {
+                    let view = view::of_directory(&self.stage.dirs[mount - 1]);
+                    let (view, times) = view.map_err(|e| e.to_string())?;
+                    check(format!("m{}", mount - 1), view, times)?;
+                }
+            }
         }
         Ok(())
     }

@@ -45,3 +45,8 @@ fn a_detached_mount_with_open_files_is_told() {
 fn appends_at_once_are_all_there() {
     by_both(&["--appenders", "3", "--calls", "300"]);
 }
+
+#[test]
+fn calls_see_what_a_holder_kept_for_itself() {
+    by_both(&["--leases"]);
+}

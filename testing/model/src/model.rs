@@ -271,11 +271,15 @@ impl Model {
             | Request::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
             Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
-            // Locks have tests of their own.
+            // Locks, and leases, have tests of their own.
             Request::GetLock { .. }
             | Request::SetLock { .. }
             | Request::CloseLocks { .. }
-            | Request::CancelLock { .. } => Err(libc::EOPNOTSUPP),
+            | Request::CancelLock { .. }
+            | Request::Lease { .. }
+            | Request::LeaseWrite { .. }
+            | Request::LeaseKeep { .. }
+            | Request::LeaseReturn { .. } => Err(libc::EOPNOTSUPP),
             Request::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)
             }

@@ -53,7 +53,7 @@ pub use ticket::Ticket;
 use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
-use siftfs_proto::{FileService, Opening, ROOT_INO, Reply, Request, Target};
+use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -167,6 +167,19 @@ impl Volume {
     /// `ENFILE` if too many sessions are open.
     pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
         self.local.front(opening, cache)
+    }
+
+    /// Opens a session that may hold write leases: `holder` is told when one is recalled. It ends
+    /// when it is dropped.
+    ///
+    /// # Errors
+    /// `ENFILE` if too many sessions are open.
+    pub fn holder(
+        &self,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<dyn FileService>> {
+        self.local.holder(opening, holder)
     }
 
     /// The endpoint itself, for requests this handle has no method for.

@@ -19,4 +19,10 @@ impl Clock for FileClock {
     fn mono_ns(&self) -> u64 {
         self.0.mono_ns()
     }
+
+    fn boot_ns(&self) -> u64 {
+        let t = clock_gettime(ClockId::Boottime);
+        let (sec, nsec) = (u64::try_from(t.tv_sec), u64::try_from(t.tv_nsec));
+        sec.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nsec.unwrap_or(0))
+    }
 }

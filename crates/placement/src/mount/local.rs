@@ -10,7 +10,7 @@ use crate::volume::media::{Places, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
 use siftfs_log::show_uuid;
-use siftfs_proto::{Cache, FileService, Opening};
+use siftfs_proto::{Cache, FileService, Holder, Opening};
 use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_transport::HostEnd;
 use siftfs_volume::Media;
@@ -185,6 +185,19 @@ impl LocalVolume {
         Ok(Endpoint::open_caching(&self.pair.runtime, opening, cache)?)
     }
 
+    /// Opens a session for a Frontend that may hold write leases: `holder` is told when one is
+    /// recalled. It ends when it is dropped.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn holder(
+        &self,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open_holding(&self.pair.runtime, opening, holder)?)
+    }
+
     /// Changes its settings, from any thread, until it is closed.
     pub fn remounter(&self) -> Arc<Remounter> {
         self.remounter.clone()
@@ -236,6 +249,7 @@ impl LocalVolume {
     pub fn close(mut self) -> Result<()> {
         // Before anything waits for a Service that may be away: the commit thread does.
         self.pair.driver.close_within(CLOSE_PATIENCE);
+        self.pair.runtime.end_leases();
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
         }

@@ -435,6 +435,7 @@ fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
         group_wait: Duration::from_micros(opts.group_wait_us),
         group: opts.group,
         late_forgets: opts.late_forgets,
+        lease_term: opts.lease_term,
         most_freed: opts.most_freed,
         low_watermark: u64::from(opts.low_watermark),
         discard: DiscardConfig::default(),

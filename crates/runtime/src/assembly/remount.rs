@@ -59,20 +59,12 @@ impl Runtime {
     /// # Errors
     /// Something could not be made durable; changes are taken as before.
     pub fn make_read_only(&self) -> Result<()> {
-        for _ in 0..MAX_ROUNDS {
-            let _durable = self.sync_all()?;
-            self.checkpoint(Urgency::Emergency)?;
-            self.finish_discards()?;
-            // No other thread makes a transaction meanwhile.
-            let _assembly = self.assembly_lock();
-            let mut st = self.lock();
-            let idle = st.metadata.log.ledger.is_empty() && st.discards.is_idle();
-            if idle && !st.has_work(&Push::All) {
-                st.metadata.log.config.read_only = true;
-                return Ok(());
-            }
+        self.end_leases();
+        let made = stop_changes(self);
+        if made.is_err() {
+            self.lock().leases.close(false);
         }
-        Err(errno(libc::EBUSY))
+        made
     }
 
     /// How old unsynced state may become.
@@ -95,7 +87,27 @@ impl Runtime {
     /// A latched failure (rule R21): only opening the volume again mends it.
     pub fn make_writable(&self) -> Result<()> {
         self.seq.check()?;
-        self.lock().metadata.log.config.read_only = false;
+        let mut st = self.lock();
+        st.metadata.log.config.read_only = false;
+        st.leases.close(false);
         Ok(())
     }
+}
+
+/// Everything done before is durable and in the area, and no change is taken any more.
+fn stop_changes(runtime: &Runtime) -> Result<()> {
+    for _ in 0..MAX_ROUNDS {
+        let _durable = runtime.sync_all()?;
+        runtime.checkpoint(Urgency::Emergency)?;
+        runtime.finish_discards()?;
+        // No other thread makes a transaction meanwhile.
+        let _assembly = runtime.assembly_lock();
+        let mut st = runtime.lock();
+        let idle = st.metadata.log.ledger.is_empty() && st.discards.is_idle();
+        if idle && !st.has_work(&Push::All) {
+            st.metadata.log.config.read_only = true;
+            return Ok(());
+        }
+    }
+    Err(errno(libc::EBUSY))
 }

@@ -2,6 +2,7 @@
 
 use crate::locks::relock;
 use crate::runtime::Runtime;
+use crate::session::recall;
 use crate::state::Log;
 use crate::state::State;
 use crate::state::log::running::Push;
@@ -29,6 +30,7 @@ impl Runtime {
     }
 
     fn round(&self) -> Result<()> {
+        recall::sweep(self);
         self.meet_demand()?;
         let (commit, reclaim) = {
             let mut st = self.lock();

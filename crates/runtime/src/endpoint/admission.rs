@@ -139,7 +139,8 @@ fn named(req: &Request) -> Named {
         | R::SetFlags { file, .. }
         | R::GetLock { file, .. }
         | R::SetLock { file, .. }
-        | R::SectionStart { file } => Named::file(file),
+        | R::SectionStart { file }
+        | R::Lease { file } => Named::file(file),
         R::CloseLocks { ino, .. } => Named::file(Target::Inode(ino)),
         R::GetAttr { file: Target::Inode(ino) }
         | R::ReadLink { ino }
@@ -170,6 +171,9 @@ fn named(req: &Request) -> Named {
         | R::SectionRead { .. }
         | R::SectionCommit { .. }
         | R::SectionAbort { .. }
+        | R::LeaseWrite { .. }
+        | R::LeaseKeep { .. }
+        | R::LeaseReturn { .. }
         | R::CancelLock { .. }
         | R::StatFs
         | R::SyncAll
@@ -183,9 +187,10 @@ fn named(req: &Request) -> Named {
 fn bytes(req: &Request) -> u64 {
     use Request as R;
     match req {
-        R::Write { data, .. } | R::WriteBack { data, .. } | R::SectionWrite { data, .. } => {
-            data.len() as u64
-        }
+        R::Write { data, .. }
+        | R::WriteBack { data, .. }
+        | R::SectionWrite { data, .. }
+        | R::LeaseWrite { data, .. } => data.len() as u64,
         R::Read { len, .. } | R::SectionRead { len, .. } => u64::from(*len),
         R::ReadDir { max_bytes, .. } => u64::from(*max_bytes),
         R::SetXattr { value, .. } => value.len() as u64,

@@ -15,7 +15,7 @@ impl Call<'_> {
         match req {
             R::GetAttr { file } => {
                 let ino = self.any_target(file)?;
-                self.runtime.query(|st| st.metadata.tree.attr(ino)).map(Reply::Attr)
+                self.query(|st| st.metadata.tree.attr(ino)).map(Reply::Attr)
             }
             R::SetAttr { file, set, times } => self.set_attr(file, set, times),
             R::GetXattr { file, name } => {
@@ -24,11 +24,11 @@ impl Call<'_> {
                     self.who().may_get_xattr(&mut st.metadata.tree, ino, &name)?;
                     st.metadata.tree.get_xattr(ino, &name)
                 };
-                self.runtime.query(get).map(Reply::Data)
+                self.query(get).map(Reply::Data)
             }
             R::ListXattr { file } => {
                 let ino = self.any_target(file)?;
-                let names = self.runtime.query(|st| st.metadata.tree.list_xattrs(ino))?;
+                let names = self.query(|st| st.metadata.tree.list_xattrs(ino))?;
                 Ok(Reply::Names(known_to(self.who(), names)))
             }
             R::SetXattr { file, name, value, mode, kill_setgid } => {
@@ -49,11 +49,11 @@ impl Call<'_> {
             }
             R::GetFlags { file } => {
                 let ino = self.any_target(file)?;
-                self.runtime.query(|st| st.metadata.tree.flags(ino)).map(Reply::Flags)
+                self.query(|st| st.metadata.tree.flags(ino)).map(Reply::Flags)
             }
             R::SetFlags { file, flags } => {
                 let ino = self.any_target(file)?;
-                self.runtime.query(|st| self.who().may_flag(&mut st.metadata.tree, ino, flags))?;
+                self.query(|st| self.who().may_flag(&mut st.metadata.tree, ino, flags))?;
                 self.change_flags(ino, flags).map(|()| Reply::Done)
             }
             other => unreachable!("a request of another kind: {other:?}"),

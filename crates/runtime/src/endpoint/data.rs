@@ -5,6 +5,7 @@ use crate::data::file::Input;
 use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::{kind_of, kind_of_entry};
 use crate::namespace::unchecked::take_privileges;
+use crate::state::leases::Touch;
 use crate::state::room::ALLOCATE_PIECE;
 use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
@@ -12,8 +13,8 @@ use crate::state::{State, Tree};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Allocate, Attr, DirEntry, FileKind, Handle, MAX_FILE_SIZE, ROOT_INO, Reply, Request, Target,
-    WriteData,
+    Allocate, Attr, DirEntry, FileKind, Handle, LeaseId, MAX_FILE_SIZE, ROOT_INO, Reply, Request,
+    Target, WriteData,
 };
 
 impl Call<'_> {
@@ -38,7 +39,7 @@ impl Call<'_> {
                 self.allocate(file, mode, (offset, len), times)
             }
             R::Seek { file, offset, whence } => {
-                let sought = self.runtime.query(|st| {
+                let sought = self.query(|st| {
                     let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
                     st.metadata.tree.seek(ino, offset, whence)
                 });
@@ -54,9 +55,13 @@ impl Call<'_> {
                     if let Some(dir) = opened.filter(|_| plus) {
                         self.who().may_search(tree, dir.ino)?;
                     }
-                    tree.read_dir(handle, cookie, max_bytes, plus)
+                    let touch = Touch { session: handle.0, pages: false };
+                    let (tree, leases) = (&mut st.metadata.tree, &mut st.leases);
+                    tree.read_dir(handle, cookie, max_bytes, plus, |ino| {
+                        leases.touch(touch, ino).is_ok()
+                    })
                 };
-                self.runtime.query(read).map(Reply::Dir)
+                self.query(read).map(Reply::Dir)
             }
             other => unreachable!("a request of another kind: {other:?}"),
         }
@@ -64,14 +69,14 @@ impl Call<'_> {
 
     /// A handle that only names the inode.
     fn hold(&self, ino: InodeNr) -> Result<Reply> {
-        self.runtime.query(|st| {
+        self.query(|st| {
             st.metadata.tree.load(ino)?;
             Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, None) })
         })
     }
 
     fn open_dir(&self, ino: InodeNr) -> Result<Reply> {
-        self.runtime.query(|st| {
+        self.query(|st| {
             st.metadata.tree.load_dir(ino)?;
             self.who().may_list(&mut st.metadata.tree, ino)?;
             Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, Access::Read) })
@@ -80,7 +85,7 @@ impl Call<'_> {
 
     fn open_file(&self, ino: InodeNr, access: Access) -> Result<Reply> {
         let write = access.writes();
-        self.runtime.query(|st| {
+        self.query(|st| {
             if write && st.metadata.log.config.read_only {
                 return Err(errno(libc::EROFS));
             }
@@ -142,11 +147,9 @@ impl Call<'_> {
     }
 
     fn read_data(&self, file: Target, offset: u64, len: u32) -> Result<Reply> {
-        self.runtime.drive(libc::EIO, || {
-            self.runtime.query_step(|st| {
-                let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
-                st.read(ino, offset, len)
-            })
+        self.query_step(|st| {
+            let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
+            st.read(ino, offset, len)
         })
     }
 
@@ -161,19 +164,11 @@ impl Call<'_> {
         self.runtime.mutate(&self.doing, |st| {
             let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
             st.metadata.tree.load(ino)?;
-            let time = st.metadata.log.now();
             let at = if append { self.end_for(st, ino, offset) } else { offset };
-            st.metadata.tree.may_write(ino, at)?;
-            // Writes up to the largest file size; a caller that comes back for the rest gets EFBIG.
-            match MAX_FILE_SIZE.checked_sub(at) {
-                None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG).into()),
-                room => data.truncate(room.unwrap_or(0)),
+            if at != offset {
+                data.move_to(at);
             }
-            // First, so that an operation that must be tried again has not written yet.
-            let times = self.moves(times);
-            st.timed(ino, times, |st| self.take_privileges(st, ino, kill_priv))?;
-            let privileged = st.metadata.tree.privileged(self.cred);
-            st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))?;
+            self.write_at(st, (ino, at), &mut data, (kill_priv, times))?;
             if append && at != offset {
                 let ends = &mut st.metadata.tree.inodes.ends;
                 ends.moved(self.session.id, ino, (offset, data.len() as u64), at);
@@ -182,6 +177,43 @@ impl Call<'_> {
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         Ok(Reply::Written { len })
+    }
+
+    /// What the holder of a write lease has written, and nobody else has seen.
+    pub(super) fn write_leased(
+        &self,
+        lease: LeaseId,
+        offset: u64,
+        mut data: WriteData,
+    ) -> Result<Reply> {
+        u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        self.runtime.mutate(&self.doing, |st| {
+            let ino = self.use_lease(st, lease)?;
+            self.write_at(st, (ino, offset), &mut data, (false, true))
+        })?;
+        let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        Ok(Reply::Written { len })
+    }
+
+    /// Writes as much as the largest file takes; a caller that comes back for the rest gets EFBIG.
+    fn write_at(
+        &self,
+        st: &mut State,
+        (ino, at): (InodeNr, u64),
+        data: &mut WriteData,
+        (kill_priv, times): (bool, bool),
+    ) -> Step<()> {
+        let time = st.metadata.log.now();
+        st.metadata.tree.may_write(ino, at)?;
+        match MAX_FILE_SIZE.checked_sub(at) {
+            None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG).into()),
+            room => data.truncate(room.unwrap_or(0)),
+        }
+        // First, so that an operation that must be tried again has not written yet.
+        let times = self.moves(times);
+        st.timed(ino, times, |st| self.take_privileges(st, ino, kill_priv))?;
+        let privileged = st.metadata.tree.privileged(self.cred);
+        st.timed(ino, times, |st| st.write(ino, at, Input::of(data), privileged, time))
     }
 
     /// Where an append goes. A kernel says by `offset` which end it believes in, and other offsets
@@ -269,6 +301,7 @@ impl Tree {
         cookie: u64,
         max_bytes: u32,
         plus: bool,
+        mut is_told: impl FnMut(InodeNr) -> bool,
     ) -> Result<Vec<DirEntry>> {
         let opened = self.inodes.references.opened(session, handle.0);
         let ino = opened.ok_or_else(|| errno(libc::EBADF))?.ino;
@@ -303,7 +336,8 @@ impl Tree {
             entries[i].kind = self.attr(entries[i].ino)?.kind;
         }
         if plus {
-            for entry in &mut entries {
+            // Those of a file that another session holds alone are asked for one by one.
+            for entry in entries.iter_mut().filter(|entry| is_told(entry.ino)) {
                 entry.attr = self.entry_attr(ino, entry)?;
             }
             // Counted only when nothing can fail any more.

@@ -5,6 +5,7 @@ mod admission;
 mod attributes;
 mod data;
 mod known;
+mod leases;
 mod locks;
 mod names;
 mod operations;
@@ -13,16 +14,17 @@ use crate::locks::relock;
 use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
-use crate::session::{Doing, Session};
+use crate::session::{Doing, Session, recall};
 use crate::staging::proof::Durable;
 use crate::state::State;
 use crate::state::Tree;
+use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Cache, Completion, Credentials, FileService, Handle, Identity, Notice, Opening, Owed, Reply,
-    Request, Target,
+    Cache, Completion, Credentials, FileService, Handle, Holder, Identity, Notice, Opening, Owed,
+    Reply, Request, Target,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,6 +105,20 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Opens a session that may hold write leases: `holder` is told when one is recalled.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn open_holding(
+        runtime: &Arc<Runtime>,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<Self>> {
+        let endpoint = Self::open(runtime, opening)?;
+        runtime.lock().leases.hold(endpoint.session.id, holder);
+        Ok(endpoint)
+    }
+
     /// All that the session has goes with it. Returns whether a removed file is to be freed now;
     /// the next change of the volume does so, too.
     fn end(&self) -> bool {
@@ -119,7 +135,9 @@ impl Endpoint {
         st.sharing.end(id);
         st.sections.end_all(id);
         st.metadata.tree.inodes.end_session(id);
-        st.metadata.tree.inodes.has_to_free()
+        let leased = st.leases.end_session(id);
+        let _owed = recall::end(&self.runtime, st, &leased);
+        self.runtime.lock().metadata.tree.inodes.has_to_free()
     }
 
     fn end_session(&self) -> Result<Reply> {
@@ -137,7 +155,7 @@ impl Endpoint {
             return (Err(errno(libc::ESTALE)), Owed::default());
         }
         let cred = &*self.session.acting(cred);
-        let doing = Doing::of(self.session.id);
+        let doing = Doing::of(self.session.id, leases::touched(&req));
         let call = Call { runtime: &self.runtime, session: &self.session, cred, doing };
         let result = call.admit(&req).and_then(|_admitted| act(&call, req));
         (result, call.doing.owed())
@@ -176,7 +194,7 @@ impl FileService for Endpoint {
         match req {
             Request::Fsync { file, datasync } => {
                 let req = Request::Fsync { file, datasync };
-                match self.carry_out(cred, req, |call, _| call.any_target(file)).0 {
+                match self.carry_out(cred, req, |call, _| call.durable_target(file)).0 {
                     Ok(ino) => self.runtime.fsync_then(ino, datasync, |result| {
                         done(result.map(acknowledged));
                     }),
@@ -206,7 +224,7 @@ impl Endpoint {
     fn read_ahead(&self, file: Target) {
         let runtime = &self.runtime;
         // Not reported: a read that asks for these pages fails again and reports it.
-        let plan = runtime.query(|st| {
+        let plan = runtime.query_step(|st| {
             let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
             st.ahead(ino)
         });
@@ -257,6 +275,10 @@ impl Call<'_> {
             | R::SectionCommit { .. }
             | R::SectionAbort { .. }
             | R::Compound(_) => self.operations(req),
+            R::Lease { .. }
+            | R::LeaseWrite { .. }
+            | R::LeaseKeep { .. }
+            | R::LeaseReturn { .. } => self.leases(req),
             R::Fsync { .. }
             | R::Stage { .. }
             | R::Barrier
@@ -270,7 +292,7 @@ impl Call<'_> {
                 runtime.file_locks.cancel(self.session.id, number);
                 Ok(Reply::Done)
             }
-            R::StatFs => runtime.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
+            R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => {
                 runtime.checkpoint_all().map(|report| Reply::Checkpoint(report.into()))
             }
@@ -291,12 +313,7 @@ fn durable(_proof: Durable) -> Reply {
 }
 
 impl Runtime {
-    /// A request that changes nothing durable.
-    fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
-        self.query_step(op)
-    }
-
-    /// As [`Runtime::query`], one try.
+    /// One try of a request that changes nothing durable.
     fn query_step<T, E>(
         &self,
         op: impl FnOnce(&mut State) -> std::result::Result<T, E>,
@@ -334,10 +351,30 @@ impl Call<'_> {
     pub(super) fn any_target(&self, file: Target) -> Result<InodeNr> {
         match file {
             Target::Inode(ino) => Ok(ino),
-            Target::Open(_) => self
-                .runtime
-                .query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true)),
+            Target::Open(_) => {
+                self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true))
+            }
         }
+    }
+
+    /// The inode of a file that is to be made durable.
+    pub(super) fn durable_target(&self, file: Target) -> Result<InodeNr> {
+        self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true))
+    }
+
+    /// Carries out a request that changes nothing durable, as often as it takes.
+    pub(super) fn query<T>(&self, mut op: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
+        self.query_step(|st| Ok(op(st)?))
+    }
+
+    /// As [`Call::query`], with the operation's own stops.
+    pub(super) fn query_step<T>(&self, mut op: impl FnMut(&mut State) -> Step<T>) -> Result<T> {
+        self.runtime.drive(libc::EIO, || {
+            self.runtime.query_step(|st| {
+                self.doing.touch(st)?;
+                op(st)
+            })
+        })
     }
 }
 

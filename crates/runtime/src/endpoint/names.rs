@@ -43,6 +43,7 @@ impl Call<'_> {
                 let time = st.metadata.log.now();
                 self.may_remove(st, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
+                self.doing.touch_name(st, (parent, &name))?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
             R::RemoveDir { parent, name } => self.runtime.mutate(&self.doing, |st| {
@@ -63,6 +64,8 @@ impl Call<'_> {
                         _ => {}
                     }
                     st.metadata.tree.may_move(from, to)?;
+                    self.doing.touch_name(st, from)?;
+                    self.doing.touch_name(st, to)?;
                     match mode {
                         RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
                             st.rename_leaving_whiteout(cred, from, to, mode, time)?;
@@ -88,14 +91,15 @@ impl Call<'_> {
     }
 
     fn look_up(&self, parent: InodeNr, name: &[u8]) -> Result<Reply> {
-        self.runtime.query(|st| {
+        self.query_step(|st| {
             self.who().may_search(&mut st.metadata.tree, parent)?;
             let ino = match name {
                 b"." => parent,
                 b".." => st.metadata.tree.parent_of_dir(parent)?,
                 _ => st.metadata.tree.lookup_node(parent, name)?,
             };
-            st.metadata.tree.entry(self.session.id, ino)
+            self.doing.touch_inode(st, ino)?;
+            Ok(st.metadata.tree.entry(self.session.id, ino)?)
         })
     }
 
@@ -114,7 +118,7 @@ impl Call<'_> {
     }
 
     fn read_link(&self, ino: InodeNr) -> Result<Reply> {
-        self.runtime.query(|st| {
+        self.query(|st| {
             let tree = &mut st.metadata.tree;
             tree.load(ino)?;
             let node = tree.inodes.get(&ino).expect("just loaded");

@@ -46,24 +46,33 @@ impl Call<'_> {
     /// Starts a section on a file.
     ///
     /// # Errors
-    /// `EBUSY` if the file has one, `EMFILE` if there are too many, `ENOENT` for a file that has no
-    /// name and never will, `EROFS`, `EBADF` for a handle that may not read and write.
+    /// `EBUSY` if the file has one, or the session has a write lease of it; `EMFILE` if there are
+    /// too many, `ENOENT` for a file that has no name and never will, `EROFS`, `EBADF` for a handle
+    /// that may not read and write.
     pub(crate) fn start_section(&self, file: Target) -> Result<SectionId> {
+        self.runtime.drive(libc::EAGAIN, || self.try_start(file))
+    }
+
+    fn try_start(&self, file: Target) -> Step<SectionId> {
         self.runtime.seq.check()?;
         let mut st = self.runtime.lock();
         if st.metadata.log.config.read_only {
-            return Err(errno(libc::EROFS));
+            return Err(errno(libc::EROFS).into());
         }
         let ino = st.metadata.tree.target((self.session.id, file), Access::Both)?;
         st.metadata.tree.load_regular(ino)?;
         if st.metadata.tree.node(ino).is_dead() {
-            return Err(errno(libc::ENOENT));
+            return Err(errno(libc::ENOENT).into());
         }
         if st.metadata.tree.inodes.references.held(self.session.id).is_none() {
             // It has ended meanwhile, and would leave the section behind.
-            return Err(errno(libc::ESTALE));
+            return Err(errno(libc::ESTALE).into());
         }
-        st.sections.start((self.session.id, self.cred.uid), ino)
+        self.doing.touch(&mut st)?;
+        if st.leases.holder_of(ino) == Some(self.session.id) {
+            return Err(errno(libc::EBUSY).into());
+        }
+        Ok(st.sections.start((self.session.id, self.cred.uid), ino)?)
     }
 
     /// Writes into a section. Nothing of it reaches storage.

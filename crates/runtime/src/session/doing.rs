@@ -1,25 +1,71 @@
 //! What one request of a session changes, and owes to the others for it.
 
+use crate::state::State;
+use crate::state::leases::Touch;
 use crate::state::sharing::{By, Notices};
+use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
-use siftfs_proto::Owed;
+use siftfs_base::InodeNr;
+use siftfs_proto::{Owed, Target};
 use std::cell::RefCell;
 
 /// A request that is being carried out.
 pub(crate) struct Doing {
     session: Option<SessionId>,
+    /// The file that it names, if it touches one, and whether the session may have pages of it
+    /// afterwards.
+    file: Option<(Target, bool)>,
     owed: RefCell<Owed>,
 }
 
 impl Doing {
-    /// A request of `session`.
-    pub(crate) fn of(session: SessionId) -> Self {
-        Self { session: Some(session), owed: RefCell::default() }
+    /// A request of `session`, and the file that it names.
+    pub(crate) fn of(session: SessionId, file: Option<(Target, bool)>) -> Self {
+        Self { session: Some(session), file, owed: RefCell::default() }
     }
 
     /// What the background does.
     pub(crate) fn background() -> Self {
-        Self { session: None, owed: RefCell::default() }
+        Self { session: None, file: None, owed: RefCell::default() }
+    }
+
+    /// The request touches the file that it names (rule R48). Under the same hold of the lock as
+    /// what it does with the file.
+    ///
+    /// # Errors
+    /// Stops if another session's write lease has to end before.
+    pub(crate) fn touch(&self, st: &mut State) -> Step<()> {
+        match (self.session, self.file) {
+            (Some(session), Some((file, pages))) => {
+                st.leases.touch_file(&st.metadata.tree, Touch { session, pages }, file)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The request touches an inode that it has found.
+    ///
+    /// # Errors
+    /// As [`Doing::touch`].
+    pub(crate) fn touch_inode(&self, st: &mut State, ino: InodeNr) -> Step<()> {
+        match self.session {
+            Some(session) => st.leases.touch(Touch { session, pages: false }, ino),
+            None => Ok(()),
+        }
+    }
+
+    /// The request touches what a name stands for, if anything.
+    ///
+    /// # Errors
+    /// As [`Doing::touch`], and those of a lookup.
+    pub(crate) fn touch_name(&self, st: &mut State, name: (InodeNr, &[u8])) -> Step<()> {
+        match self.session {
+            Some(session) => {
+                let touch = Touch { session, pages: false };
+                st.leases.touch_name(&mut st.metadata.tree, touch, name)
+            }
+            None => Ok(()),
+        }
     }
 
     /// For a change that the session's own kernel knows of by itself, if it asked for it.
@@ -35,9 +81,13 @@ impl Doing {
     /// Tells other sessions of a change, without the state lock.
     pub(crate) fn tell(&self, notices: Option<Notices>) {
         if let Some(notices) = notices {
-            let owed = notices.send();
-            self.owed.borrow_mut().add(owed);
+            self.owe(notices.send());
         }
+    }
+
+    /// Adds to what the request owes.
+    pub(crate) fn owe(&self, owed: Owed) {
+        self.owed.borrow_mut().add(owed);
     }
 
     /// What the request owes.

@@ -4,6 +4,7 @@ pub mod demand;
 mod doing;
 pub mod locks;
 pub mod open;
+pub(crate) mod recall;
 pub mod ticket_table;
 pub mod tickets;
 

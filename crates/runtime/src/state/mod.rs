@@ -7,6 +7,7 @@ pub mod costs;
 pub mod discards;
 pub mod fills;
 pub mod heap;
+pub mod leases;
 pub mod log;
 pub mod memory;
 pub mod metadata;
@@ -55,6 +56,8 @@ pub struct State {
     pub discards: Discards,
     /// The sessions that cache.
     pub sharing: sharing::Sharing,
+    /// The files that a session holds alone.
+    pub leases: leases::Leases,
     /// Atomic sections, with the bytes that are no file's yet.
     pub sections: Sections,
 }

@@ -136,6 +136,11 @@ impl Sections {
         Ok(section)
     }
 
+    /// Has the file a section?
+    pub fn has(&self, ino: InodeNr) -> bool {
+        self.of_file.contains_key(&ino)
+    }
+
     /// How many sections a session has.
     pub fn count(&self, owner: SessionId) -> u64 {
         self.open.values().filter(|section| section.owner == owner).count() as u64

@@ -1,6 +1,7 @@
 //! The sessions that cache, and what they are told of each other's changes.
 
 use crate::state::changes::Noted;
+use crate::state::leases::Ended;
 use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, State};
 use siftfs_base::InodeNr;
@@ -34,6 +35,11 @@ pub struct Notices {
 }
 
 impl Notices {
+    /// What is owed for them.
+    pub fn owed(&self) -> Owed {
+        self.owed.clone()
+    }
+
     /// Sends them. What is returned is owed before the change is answered.
     pub fn send(self) -> Owed {
         self.of.into_iter().for_each(|(cache, notice)| cache.take_back(notice));
@@ -123,6 +129,36 @@ impl Sharing {
     }
 }
 
+/// What others are told of write leases.
+impl Sharing {
+    /// Before a lease is granted: the other sessions lose what they cache of the file, its pages
+    /// included or not.
+    pub fn before_lease(
+        &self,
+        session: SessionId,
+        (ino, pages): (InodeNr, bool),
+        inodes: &mut Inodes,
+    ) -> Notices {
+        let mut noted = Noted::default();
+        noted.attributes.insert(ino);
+        if pages {
+            noted.data.insert(ino, (0, u64::MAX));
+        }
+        self.notices(By { session: Some(session), untold: false }, &noted, inodes)
+    }
+
+    /// A lease has ended: how long the file is that its holder changed. The other sessions have
+    /// nothing of it in their caches but the size that their kernels work with. They are not told
+    /// that attributes changed: that would make a kernel drop the answer to a request that waited
+    /// for the end.
+    pub fn after_lease(&self, ended: Ended, inodes: &mut Inodes) -> Notices {
+        let Ended { ino, session, size } = ended;
+        let mut noted = Noted::default();
+        noted.sizes.insert(ino, size);
+        self.notices(By { session: Some(session), untold: false }, &noted, inodes)
+    }
+}
+
 /// The session's kernel may append at the ends that were.
 fn note_ends(session: SessionId, resized: &BTreeMap<InodeNr, u64>, inodes: &mut Inodes) {
     for (ino, before) in resized {
@@ -141,7 +177,10 @@ impl State {
 
     /// The operation has ended, also if it failed half-way: what other sessions are to be told.
     pub fn end_changes(&mut self, by: By) -> Option<Notices> {
-        let noted = self.metadata.log.changes.take()?;
+        let mut noted = self.metadata.log.changes.take()?;
+        if let Some(session) = by.session {
+            self.leases.withhold(session, &mut noted);
+        }
         Some(self.sharing.notices(by, &noted, &mut self.metadata.tree.inodes))
     }
 }

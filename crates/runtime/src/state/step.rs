@@ -42,6 +42,8 @@ pub enum Stop {
     Read(FillPlan),
     /// Another thread is reading these pages: wait for it.
     Wait(InodeNr, Range<u64>),
+    /// Another session's write lease of the file has to end first.
+    Recall(InodeNr),
     /// The step failed, and would fail again.
     Failed(Error),
 }
@@ -63,7 +65,7 @@ impl Stop {
             Self::Needs(need) => {
                 Error::Refused(format!("it needs what the background cannot give: {}", need.text()))
             }
-            Self::Read(_) | Self::Wait(..) => errno(libc::EAGAIN),
+            Self::Read(_) | Self::Wait(..) | Self::Recall(_) => errno(libc::EAGAIN),
         }
     }
 }

@@ -18,6 +18,10 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// Monotonic nanoseconds since an arbitrary start, for ages and latencies.
     fn mono_ns(&self) -> u64;
+    /// As [`Clock::mono_ns`], and it goes on while the machine is suspended, for terms.
+    fn boot_ns(&self) -> u64 {
+        self.mono_ns()
+    }
     /// Lets other threads run for so long. A clock that a test holds does not move meanwhile: a
     /// loop of sleeps counts them, so that it ends under every clock.
     fn sleep(&self, time: Duration) {

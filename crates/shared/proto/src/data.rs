@@ -48,6 +48,14 @@ impl WriteData {
         }
     }
 
+    /// They are to be written at `offset`, wherever they were meant for: whole blocks become bytes
+    /// if no block begins there.
+    pub fn move_to(&mut self, offset: u64) {
+        if matches!(self, Self::Blocks(_)) && !offset.is_multiple_of(BLOCK_BYTES) {
+            *self = Self::Bytes(std::mem::replace(self, Self::Bytes(Vec::new())).into_bytes());
+        }
+    }
+
     /// The bytes as one piece.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {

@@ -59,5 +59,14 @@ pub trait FileService: Send + Sync {
     }
 }
 
+/// A session that may hold write leases.
+pub trait Holder: Send + Sync {
+    /// Another session wants the file: the lease is to be returned, and before it everything that
+    /// the holder has for the file. Returns at once: it is called by the thread that waits for the
+    /// lease's end, which has no lock. The call may come before the holder has read the answer that
+    /// grants the lease, and after it has returned the lease.
+    fn recall(&self, lease: LeaseId);
+}
+
 /// Where a submitted request's answer goes.
 pub type Completion = Box<dyn FnOnce(Result<Reply, Error>) + Send>;

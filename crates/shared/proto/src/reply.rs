@@ -1,9 +1,10 @@
 //! What a Runtime answers, and the answers as values.
 
 use crate::compound::Compounded;
-use crate::{Attr, Blocks, DirEntry, Handle, HeldLock, SectionId, StatFs, Ticket};
+use crate::{Attr, Blocks, DirEntry, Handle, HeldLock, LeaseId, SectionId, StatFs, Ticket};
 use siftfs_base::{InodeNr, Result, corrupt};
 use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
+use std::time::Duration;
 
 /// Names of directories that changed, each with its directory, and the files concerned.
 pub type Changed = (Vec<(InodeNr, Vec<u8>)>, Vec<InodeNr>);
@@ -62,6 +63,13 @@ pub enum Reply {
     Durable(bool),
     /// An atomic section that was started.
     Section(SectionId),
+    /// A write lease that was granted.
+    Leased {
+        /// The lease.
+        lease: LeaseId,
+        /// How long it lasts without a use, and once it is recalled.
+        term: Duration,
+    },
     /// The lock that is in the way, if there is one.
     Lock(Option<HeldLock>),
     /// What a compound came to.
@@ -126,6 +134,8 @@ answers! {
     durable: Self::Durable(durable) => durable; bool
     /// An atomic section.
     section: Self::Section(section) => section; SectionId
+    /// A write lease, and its term.
+    leased: Self::Leased { lease, term } => (lease, term); (LeaseId, Duration)
     /// A lock that is in the way.
     lock: Self::Lock(lock) => lock; Option<HeldLock>
     /// What a compound came to.

@@ -2,8 +2,8 @@
 
 use crate::compound::{Access, Compound};
 use crate::{
-    Allocate, FileKind, Handle, Level, LockAsk, LockKind, LockRange, PublishEntry, RenameMode,
-    Rights, SectionId, Seek, SetAttr, Target, Ticket, WriteData, XattrMode,
+    Allocate, FileKind, Handle, LeaseId, Level, LockAsk, LockKind, LockRange, PublishEntry,
+    RenameMode, Rights, SectionId, Seek, SetAttr, Target, Ticket, WriteData, XattrMode,
 };
 use siftfs_base::InodeNr;
 use std::time::Duration;
@@ -165,6 +165,23 @@ pub enum Request {
     /// The wait of `SetLock` with this number ends, if there is one: its answer is `EINTR`, given
     /// before this one's. Reply: `Done`.
     CancelLock { number: u64 },
+    /// Take the write lease of a regular file, open to be written: until it ends, the holder may
+    /// keep changes of the file's bytes that nobody else has seen. What was pending of the file is
+    /// durable before. Another session's request for the file recalls the lease, and waits until it
+    /// has ended: the holder gives its changes by `LeaseWrite` and ends it by `LeaseReturn`, within
+    /// the term that the reply tells, or loses both. A use of it begins the term anew, until it is
+    /// recalled. `EOPNOTSUPP` for a session without a [`Holder`](crate::Holder), `ENOENT` for a
+    /// file that has no name and never will, `EBUSY` if the session has the lease, or there is a
+    /// section on the file; `EAGAIN` if others use the file just now, or did so again and again, or
+    /// there are too many leases. Reply: `Leased`.
+    Lease { file: Target },
+    /// Write what nobody else has seen, as `Write` does, also while the lease is recalled. `ESTALE`
+    /// if the lease has ended, or is another session's. Reply: `Written`.
+    LeaseWrite { lease: LeaseId, offset: u64, data: WriteData },
+    /// Begin the term anew, unless the lease is recalled. Errors as of `LeaseWrite`. Reply: `Done`.
+    LeaseKeep { lease: LeaseId },
+    /// The lease ends. Errors as of `LeaseWrite`. Reply: `Done`.
+    LeaseReturn { lease: LeaseId },
     /// Space and inodes. Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.

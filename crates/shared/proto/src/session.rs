@@ -33,6 +33,8 @@ pub struct Limits {
     pub tickets: u64,
     /// Atomic sections; one more is EAGAIN.
     pub sections: u64,
+    /// Write leases; one more is EAGAIN. The Runtime has a bound of its own.
+    pub leases: u64,
     /// Locks on files, and waits for such; one more is ENOLCK. The Runtime has bounds of its own.
     pub locks: u64,
     /// Bytes of data in requests that are being carried out; more is EAGAIN.
@@ -46,6 +48,7 @@ impl Limits {
         inodes: u64::MAX,
         tickets: u64::MAX,
         sections: u64::MAX,
+        leases: u64::MAX,
         locks: u64::MAX,
         bytes: u64::MAX,
     };
@@ -59,6 +62,7 @@ impl Default for Limits {
             inodes: 1 << 20,
             tickets: 16 << 10,
             sections: 256,
+            leases: 1 << 10,
             locks: 4 << 10,
             bytes: 256 << 20,
         }

@@ -45,6 +45,11 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SectionId(pub u64);
 
+/// A write lease of one file. It belongs to the session that took it and means nothing in another
+/// one (rule R31).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LeaseId(pub u64);
+
 /// The process that asks. Permission to the object was already checked by the Frontend (FUSE:
 /// `default_permissions`); the Runtime needs it for ownership, setgid, sticky directories,
 /// kill-privilege rules and reserved blocks.

@@ -196,6 +196,7 @@ impl Part {
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)
             | Reply::Trimmed(_)
+            | Reply::Leased { .. }
             | Reply::Status(_) => Ok(()),
         }
     }
@@ -271,7 +272,8 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::SetFlags { file, .. }
         | R::GetLock { file, .. }
         | R::SetLock { file, .. }
-        | R::SectionStart { file } => match file {
+        | R::SectionStart { file }
+        | R::Lease { file } => match file {
             Target::Inode(ino) => vec![ino],
             Target::Open(_) => Vec::new(),
         },
@@ -286,6 +288,9 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::SectionRead { .. }
         | R::SectionCommit { .. }
         | R::SectionAbort { .. }
+        | R::LeaseWrite { .. }
+        | R::LeaseKeep { .. }
+        | R::LeaseReturn { .. }
         | R::StatFs
         | R::SyncAll
         | R::Checkpoint
@@ -317,7 +322,9 @@ fn changes(req: &Request) -> bool {
         | R::Publish { .. }
         | R::SectionStart { .. }
         | R::SectionWrite { .. }
-        | R::SectionCommit { .. } => true,
+        | R::SectionCommit { .. }
+        | R::Lease { .. }
+        | R::LeaseWrite { .. } => true,
         R::Open { access, truncate, .. } => access.writes() || *truncate,
         R::Compound(compound) => compound_changes(compound),
         R::Lookup { .. }
@@ -345,6 +352,8 @@ fn changes(req: &Request) -> bool {
         | R::CancelLock { .. }
         | R::SectionRead { .. }
         | R::SectionAbort { .. }
+        | R::LeaseKeep { .. }
+        | R::LeaseReturn { .. }
         | R::StatFs
         | R::SyncAll
         | R::Checkpoint

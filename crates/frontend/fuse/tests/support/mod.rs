@@ -502,7 +502,11 @@ fn call_other(req: &Request) -> Result<Reply> {
         | Request::SectionWrite { .. }
         | Request::SectionRead { .. }
         | Request::SectionCommit { .. }
-        | Request::SectionAbort { .. } => Err(errno(libc::EOPNOTSUPP)),
+        | Request::SectionAbort { .. }
+        | Request::Lease { .. }
+        | Request::LeaseWrite { .. }
+        | Request::LeaseKeep { .. }
+        | Request::LeaseReturn { .. } => Err(errno(libc::EOPNOTSUPP)),
         Request::StatFs => Ok(Reply::Statfs(StatFs {
             block_size: 4096,
             blocks: 1000,

@@ -21,6 +21,11 @@ impl Time {
         self.last
     }
 
+    /// Monotonic nanoseconds that go on while the machine is suspended.
+    pub fn boot_ns(&self) -> u64 {
+        self.clock.boot_ns()
+    }
+
     /// Monotonic nanoseconds.
     pub fn mono_ns(&self) -> u64 {
         self.clock.mono_ns()

@@ -164,6 +164,19 @@ impl Inodes {
         true
     }
 
+    /// Something that is no handle refers to the inode, until [`Inodes::let_go`].
+    ///
+    /// # Panics
+    /// If the inode is not in memory.
+    pub fn keep(&mut self, ino: InodeNr) {
+        self.nodes.get_mut(&ino).expect("loaded before use").opens += 1;
+    }
+
+    /// What [`Inodes::keep`] counted is over.
+    pub fn let_go(&mut self, ino: InodeNr) {
+        self.one_less(ino);
+    }
+
     fn one_less(&mut self, ino: InodeNr) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.opens = node.opens.saturating_sub(1);

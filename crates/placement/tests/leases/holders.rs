@@ -1,0 +1,131 @@
+//! Sessions that hold write leases, and what they ask for.
+
+use siftfs_base::Error;
+use siftfs_placement::LocalVolume;
+use siftfs_proto::compound::Access;
+use siftfs_proto::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+pub const ROOT: u32 = ROOT_INO;
+
+pub type Session = Arc<dyn FileService>;
+
+pub fn ask(session: &Session, req: Request) -> Result<Reply, i32> {
+    session.call(&Credentials::default(), req).map_err(|e: Error| e.errno())
+}
+
+/// A session that may do everything to files.
+pub fn user(v: &LocalVolume) -> Session {
+    v.session(Opening::user(0, 0, Rights::all())).expect("a session")
+}
+
+pub fn look_up(session: &Session, name: &str) -> Attr {
+    let found = ask(session, Request::Lookup { parent: ROOT, name: name.into() });
+    found.expect("lookup").attr().expect("an entry")
+}
+
+pub fn opening(ino: u32) -> Request {
+    Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false, times: true }
+}
+
+pub fn open(session: &Session, name: &str) -> Handle {
+    let ino = look_up(session, name).ino;
+    ask(session, opening(ino)).expect("open").opened().expect("a handle")
+}
+
+pub fn create(session: &Session, name: &str) -> Handle {
+    let create = Request::Create { parent: ROOT, name: name.into(), perm: 0o644 };
+    ask(session, create).expect("create").created().expect("a file").1
+}
+
+/// A file with some bytes.
+pub fn make(session: &Session, name: &str) -> Handle {
+    let handle = create(session, name);
+    ask(session, Request::write(handle, 0, b"old bytes".to_vec())).expect("write");
+    handle
+}
+
+pub fn unlink(session: &Session, name: &str) -> Result<(), i32> {
+    ask(session, Request::Unlink { parent: ROOT, name: name.into() }).map(drop)
+}
+
+pub fn rename(from: &str, to: &str, mode: RenameMode) -> Request {
+    let (name, new_name) = (from.into(), to.into());
+    Request::Rename { parent: ROOT, name, new_parent: ROOT, new_name, mode }
+}
+
+pub fn read(session: &Session, handle: Handle) -> Vec<u8> {
+    let read = Request::Read { file: handle.into(), offset: 0, len: 1 << 16 };
+    ask(session, read).expect("read").data().expect("bytes")
+}
+
+pub fn lease(session: &Session, file: impl Into<Target>) -> Result<LeaseId, i32> {
+    let leased = ask(session, Request::Lease { file: file.into() })?;
+    Ok(leased.leased().expect("a lease").0)
+}
+
+pub fn put(session: &Session, lease: LeaseId, offset: u64, data: &[u8]) -> Result<u32, i32> {
+    let req = Request::LeaseWrite { lease, offset, data: data.to_vec().into() };
+    ask(session, req).map(|reply| reply.written().expect("a length"))
+}
+
+pub fn keep(session: &Session, lease: LeaseId) -> Result<(), i32> {
+    ask(session, Request::LeaseKeep { lease }).map(drop)
+}
+
+pub fn give_back(session: &Session, lease: LeaseId) -> Result<(), i32> {
+    ask(session, Request::LeaseReturn { lease }).map(drop)
+}
+
+pub fn end(session: &Session) {
+    ask(session, Request::EndSession).expect("end");
+}
+
+/// A holder that passes on what it is told.
+struct Told(Mutex<Sender<LeaseId>>);
+
+impl Holder for Told {
+    fn recall(&self, lease: LeaseId) {
+        let _ = self.0.lock().expect("nobody panicked").send(lease);
+    }
+}
+
+/// A session that may hold leases, and what is recalled from it.
+pub fn holder_with(v: &LocalVolume, limits: Limits) -> (Session, Receiver<LeaseId>) {
+    let (tell, told) = channel();
+    let opening = Opening { limits, ..Opening::user(0, 0, Rights::all()) };
+    (v.holder(opening, Arc::new(Told(Mutex::new(tell)))).expect("a session"), told)
+}
+
+pub fn holder(v: &LocalVolume) -> (Session, Receiver<LeaseId>) {
+    holder_with(v, Limits::default())
+}
+
+/// A session that gives back what is recalled, with `NEW` at the begin of the file.
+pub struct Answering {
+    pub session: Session,
+    thread: JoinHandle<Vec<LeaseId>>,
+}
+
+impl Answering {
+    pub fn start(v: &LocalVolume) -> Self {
+        let (session, told) = holder(v);
+        let own = session.clone();
+        let thread = std::thread::spawn(move || {
+            let give = |lease: &LeaseId| {
+                assert_eq!(put(&own, *lease, 0, b"NEW"), Ok(3));
+                assert_eq!(give_back(&own, *lease), Ok(()));
+            };
+            told.into_iter().inspect(give).collect()
+        });
+        Self { session, thread }
+    }
+
+    /// Ends the session. Returns what was recalled from it.
+    pub fn end(self) -> Vec<LeaseId> {
+        end(&self.session);
+        self.thread.join().expect("it gave everything back")
+    }
+}

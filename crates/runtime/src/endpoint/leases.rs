@@ -1,0 +1,179 @@
+//! Requests about write leases, and which file each other request touches (rule R48).
+
+use super::Call;
+use crate::session::recall;
+use crate::state::State;
+use crate::state::step::{Step, Stop};
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{LeaseId, Reply, Request, Target};
+
+/// How often the others are told before a session gets a lease: each time one of them may have
+/// touched the file meanwhile.
+const TRIES: u32 = 4;
+
+/// What draining a file came to.
+enum Drained {
+    Granted,
+    /// Another session touched the file meanwhile.
+    Touched,
+}
+
+/// The file that a request names and touches, so that a write lease of it is recalled first; and
+/// whether the session may have pages of it in its cache afterwards. What a request finds by a name
+/// it tells where it finds it.
+pub(super) fn touched(req: &Request) -> Option<(Target, bool)> {
+    use Request as R;
+    match *req {
+        R::Read { file, .. } | R::Write { file, .. } | R::WriteBack { file, .. } => {
+            Some((file, true))
+        }
+        R::GetAttr { file }
+        | R::SetAttr { file, .. }
+        | R::GetXattr { file, .. }
+        | R::ListXattr { file }
+        | R::SetXattr { file, .. }
+        | R::RemoveXattr { file, .. }
+        | R::GetFlags { file }
+        | R::SetFlags { file, .. }
+        | R::Fsync { file, .. }
+        | R::Stage { file, .. }
+        | R::Allocate { file, .. }
+        | R::Seek { file, .. }
+        | R::SectionStart { file } => Some((file, false)),
+        R::Open { ino, .. } | R::Link { ino, .. } => Some((Target::Inode(ino), false)),
+        _ => None,
+    }
+}
+
+impl Call<'_> {
+    /// Carries out a request about leases.
+    pub(super) fn leases(&self, req: Request) -> Result<Reply> {
+        match req {
+            Request::Lease { file } => self.lease(file),
+            Request::LeaseWrite { lease, offset, data } => self.write_leased(lease, offset, data),
+            Request::LeaseKeep { lease } => {
+                self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
+            }
+            Request::LeaseReturn { lease } => self.return_lease(lease),
+            other => unreachable!("a request of another kind: {other:?}"),
+        }
+    }
+
+    fn lease(&self, file: Target) -> Result<Reply> {
+        let runtime = self.runtime;
+        runtime.seq.check()?;
+        let begin = || {
+            let mut st = runtime.lock();
+            let begun = self.begin_lease(&mut st, file);
+            st.shrink_caches(runtime.seq.oldest_unwritten());
+            begun
+        };
+        let (ino, lease) = runtime.drive(libc::EAGAIN, begin)?;
+        match self.drain(ino, lease) {
+            Ok(()) => Ok(Reply::Leased { lease, term: runtime.lock().leases.term() }),
+            Err(e) => {
+                let mut st = runtime.lock();
+                if st.leases.left(ino, lease, 0).is_some() {
+                    let State { leases, metadata, .. } = &mut *st;
+                    let never_granted = leases.end(ino, &mut metadata.tree.inodes);
+                    debug_assert!(never_granted.is_none());
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Makes what is pending of the file durable, and has the other sessions lose what they cache
+    /// of it, until none of them touches it meanwhile.
+    fn drain(&self, ino: InodeNr, lease: LeaseId) -> Result<()> {
+        for _ in 0..TRIES {
+            if let Drained::Granted = self.try_drain(ino, lease)? {
+                return Ok(());
+            }
+        }
+        Err(errno(libc::EAGAIN))
+    }
+
+    fn try_drain(&self, ino: InodeNr, lease: LeaseId) -> Result<Drained> {
+        let Self { runtime, session, .. } = *self;
+        let _durable = runtime.fsync(ino, false)?;
+        // Taking pages back may make a session ask for something. Taking attributes back does not,
+        // so what comes after the second notice comes by itself.
+        for pages in [true, false] {
+            let mut st = runtime.lock();
+            match pages {
+                true => st.leases.take_all(lease)?,
+                false => st.leases.take_attributes(lease)?,
+            }
+            let State { sharing, metadata, .. } = &mut *st;
+            let inodes = &mut metadata.tree.inodes;
+            let notices = sharing.before_lease(session.id, (ino, pages), inodes);
+            drop(st);
+            notices.send().wait();
+        }
+        let mut st = runtime.lock();
+        if st.sections.has(ino) {
+            return Err(errno(libc::EBUSY));
+        }
+        let node = st.metadata.tree.node(ino);
+        if node.is_dead() {
+            return Err(errno(libc::ENOENT));
+        }
+        let (size, now) = (node.size, st.metadata.log.time.boot_ns());
+        match st.leases.grant(lease, size, now)? {
+            true => Ok(Drained::Granted),
+            false => Ok(Drained::Touched),
+        }
+    }
+
+    fn return_lease(&self, lease: LeaseId) -> Result<Reply> {
+        let runtime = self.runtime;
+        let mut st = runtime.lock();
+        let ino = self.use_lease(&mut st, lease)?;
+        let owed = recall::end(runtime, st, &[ino]);
+        let orphan = runtime.lock().metadata.tree.inodes.has_to_free();
+        self.doing.owe(owed);
+        if orphan { runtime.run_evictions() } else { Ok(Reply::Done) }
+    }
+}
+
+impl Call<'_> {
+    /// The file of a lease that the session holds and uses now.
+    ///
+    /// # Errors
+    /// `ESTALE` if it has ended, or is another session's.
+    pub(super) fn use_lease(&self, st: &mut State, lease: LeaseId) -> Result<InodeNr> {
+        let now = st.metadata.log.time.boot_ns();
+        let (ino, generation) = st.leases.used(self.session.id, lease, now)?;
+        // The lease keeps the inode, so nothing else has its number (rule R49).
+        match st.metadata.tree.inodes.get(&ino) {
+            Some(node) if node.inode.generation == generation => Ok(ino),
+            _ => Err(errno(libc::ESTALE)),
+        }
+    }
+
+    fn begin_lease(&self, st: &mut State, file: Target) -> Step<(InodeNr, LeaseId)> {
+        if st.metadata.log.config.read_only {
+            return Err(errno(libc::EROFS).into());
+        }
+        let session = self.session.id;
+        let ino = st.metadata.tree.target((session, file), Access::Write)?;
+        st.metadata.tree.load_regular(ino)?;
+        if st.metadata.tree.node(ino).is_dead() {
+            return Err(errno(libc::ENOENT).into());
+        }
+        if st.sections.has(ino) {
+            return Err(errno(libc::EBUSY).into());
+        }
+        let now = st.metadata.log.time.boot_ns();
+        if st.leases.is_in_the_way(session, ino, now) {
+            return Err(Stop::Recall(ino));
+        }
+        let generation = st.metadata.tree.node(ino).inode.generation;
+        let most = self.session.opening.limits.leases;
+        let lease = st.leases.begin((session, most), (ino, generation), now)?;
+        st.metadata.tree.inodes.keep(ino);
+        Ok((ino, lease))
+    }
+}

@@ -1,0 +1,94 @@
+//! The end of write leases: recalled, silent, over, or because the volume closes. Nobody waits for
+//! a holder under a lock, nor for longer than a term.
+
+use crate::runtime::Runtime;
+use crate::state::State;
+use crate::state::leases::Recalled;
+use siftfs_base::InodeNr;
+use siftfs_proto::{LeaseId, Owed};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a wait for a lease's end takes, before the clock is looked at again: the machine may
+/// have slept.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Runtime {
+    /// Has the lease of a file end. Returns when it has: its holder gave it back, or its term was
+    /// over.
+    pub(crate) fn recall(&self, ino: InodeNr) {
+        if let Some(lease) = begin(self, ino) {
+            await_end(self, (ino, lease));
+        }
+    }
+
+    /// Recalls every write lease, and ends those that are not returned within a term. Nobody gets
+    /// one until the volume is made writable again.
+    pub fn end_leases(&self) {
+        let due = {
+            let mut st = self.lock();
+            st.leases.close(true);
+            st.leases.due(None)
+        };
+        let begun = due.into_iter().filter_map(|ino| Some((ino, begin(self, ino)?)));
+        let recalled: Vec<_> = begun.collect();
+        recalled.into_iter().for_each(|lease| await_end(self, lease));
+    }
+}
+
+/// Ends the leases whose terms are over.
+pub(crate) fn sweep(runtime: &Runtime) {
+    let st = runtime.lock();
+    let due = st.leases.due(Some(st.metadata.log.time.boot_ns()));
+    let _owed = end(runtime, st, &due);
+}
+
+/// The leases of these files end: those who wait for that go on, and the other sessions are told.
+/// What is returned is owed to those; they know nothing of the files that is older.
+pub(crate) fn end(runtime: &Runtime, mut st: MutexGuard<'_, State>, files: &[InodeNr]) -> Owed {
+    let mut owed = Owed::default();
+    if files.is_empty() {
+        return owed;
+    }
+    let State { leases, sharing, metadata, .. } = &mut *st;
+    let inodes = &mut metadata.tree.inodes;
+    let mut notices = Vec::new();
+    for ino in files {
+        if let Some(ended) = leases.end(*ino, inodes) {
+            let told = sharing.after_lease(ended, inodes);
+            leases.settles(*ino, told.owed());
+            notices.push(told);
+        }
+    }
+    drop(st);
+    runtime.lease_ended.notify_all();
+    notices.into_iter().for_each(|notices| owed.add(notices.send()));
+    owed
+}
+
+/// Tells the holder, unless that was done before. Nothing if no lease has to end.
+fn begin(runtime: &Runtime, ino: InodeNr) -> Option<LeaseId> {
+    let mut st = runtime.lock();
+    let now = st.metadata.log.time.boot_ns();
+    let Recalled { lease, holder } = st.leases.recall(ino, now)?;
+    drop(st);
+    if let Some(holder) = holder {
+        holder.recall(lease);
+    }
+    Some(lease)
+}
+
+fn await_end(runtime: &Runtime, (ino, lease): (InodeNr, LeaseId)) {
+    let mut st = runtime.lock();
+    loop {
+        let now = st.metadata.log.time.boot_ns();
+        let Some(left) = st.leases.left(ino, lease, now) else { return };
+        if left.is_zero() {
+            st.leases.note_silence(ino, now);
+            let _owed = end(runtime, st, &[ino]);
+            return;
+        }
+        let woken = runtime.lease_ended.wait_timeout(st, left.min(LOOK));
+        st = woken.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
