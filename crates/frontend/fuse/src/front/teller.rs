@@ -1,6 +1,6 @@
 //! The thread that takes back what the kernel knows.
 //!
-//! Attributes take no lock, so whoever made the change says those itself, and with that most
+//! Attributes take no lock, so the thread that made the change says those, and with that most
 //! notices are done. Names and pages are asked for by other threads, which may wait in the kernel
 //! for locks that programs hold. So this thread counts a notice as acknowledged when they are done,
 //! or when that is not needed any more:
