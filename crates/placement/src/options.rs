@@ -57,8 +57,8 @@ pub struct OpenOptions {
     /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known
     /// at once.
     pub late_forgets: Duration,
-    /// How long a write lease lasts without a use, and once it is recalled: whoever asks for a file
-    /// waits that long for a silent holder.
+    /// How long a write lease lasts without a use, and once it is recalled. A request for the file
+    /// waits for a silent holder as long.
     pub lease_term: Duration,
     /// Extents of a file that one transaction frees at most, if the journal has room for more: with
     /// few of them, tests see long truncations of small files. A compound frees up to 64 in one, so

@@ -34,6 +34,7 @@ pub use config::{Compact, Config};
 pub use endpoint::Endpoint;
 pub use recover::FoundRecord;
 pub use runtime::{Parts, Runtime, ServiceLink};
+pub use session::recall::end_leases;
 pub use staging::proof::{Committed, Durable, Settled};
 pub use staging::sequencer::{Flushed, Published, Sequencer, WriteMode, Writer};
 pub use staging::ways::{Group, Measured, Way, WaysReport};

@@ -147,8 +147,7 @@ impl Runtime {
         let (wait, group) = (parts.config.group_wait, parts.config.group);
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
-        let (allowance, record_buffers) =
-            (Allowance::default(), Arc::new(RecordBuffers::default()));
+        let (allowance, record_buffers) = (Allowance::default(), Arc::<RecordBuffers>::default());
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);

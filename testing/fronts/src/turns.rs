@@ -443,7 +443,7 @@ impl<'a> Turns<'a> {
             }
             Ok(())
         };
-        // Whoever looks first has leases recalled, so each is the first one at times.
+        // The first look has leases recalled, so each front end is the first one at times.
         let mounts = self.stage.dirs.len();
         for turn in 0..=mounts {
             match (turn + self.calls as usize) % (mounts + 1) {

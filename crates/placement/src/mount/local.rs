@@ -249,7 +249,7 @@ impl LocalVolume {
     pub fn close(mut self) -> Result<()> {
         // Before anything waits for a Service that may be away: the commit thread does.
         self.pair.driver.close_within(CLOSE_PATIENCE);
-        self.pair.runtime.end_leases();
+        siftfs_runtime::end_leases(&self.pair.runtime);
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
         }

@@ -24,7 +24,10 @@ fn caching(v: &LocalVolume) -> (Session, Receiver<Notice>) {
     (v.front(Opening::kernel(), Arc::new(Cached(Mutex::new(tell)))).expect("a session"), told)
 }
 
-fn no_name(notice: &Notice) -> (&[u32], &[u32], &[(u32, u64, u64)]) {
+/// Attributes, sizes and data.
+type Told<'a> = (&'a [u32], &'a [u32], &'a [(u32, u64, u64)]);
+
+fn no_name(notice: &Notice) -> Told<'_> {
     assert_eq!(notice.names, []);
     (&notice.attributes, &notice.sizes, &notice.data)
 }

@@ -70,7 +70,7 @@ fn who_gets_none() {
     assert_eq!(lease(&session, handles[2]), Err(libc::ENOENT));
     ask(&session, Request::Release { handle: handles[2] }).expect("close");
     assert_eq!(lease(&session, handles[2]), Err(libc::EBADF));
-    // Beside a section, whoever has it.
+    // Beside a section of any session.
     let section = ask(&other, Request::SectionStart { file: open(&other, "f1").into() });
     let section = section.expect("a section").section().unwrap();
     assert_eq!(lease(&session, handles[1]), Err(libc::EBUSY));

@@ -2,6 +2,7 @@
 
 use crate::config::Compact;
 use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::session::recall::end_leases;
 use crate::state::log::running::Push;
 use siftfs_base::{Result, Timestamp, errno};
 use siftfs_ext4::own_bytes;
@@ -59,7 +60,7 @@ impl Runtime {
     /// # Errors
     /// Something could not be made durable; changes are taken as before.
     pub fn make_read_only(&self) -> Result<()> {
-        self.end_leases();
+        end_leases(self);
         let made = stop_changes(self);
         if made.is_err() {
             self.lock().leases.close(false);

@@ -108,13 +108,14 @@ impl Endpoint {
     /// Opens a session that may hold write leases: `holder` is told when one is recalled.
     ///
     /// # Errors
-    /// `ENFILE` if there are too many.
+    /// As [`Endpoint::open`].
     pub fn open_holding(
         runtime: &Arc<Runtime>,
         opening: Opening,
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<Self>> {
-        let endpoint = Self::open(runtime, opening)?;
+        let endpoint = Self::begin(runtime, opening)?;
+        endpoint.join(None)?;
         runtime.lock().leases.hold(endpoint.session.id, holder);
         Ok(endpoint)
     }

@@ -21,19 +21,19 @@ impl Runtime {
             await_end(self, (ino, lease));
         }
     }
+}
 
-    /// Recalls every write lease, and ends those that are not returned within a term. Nobody gets
-    /// one until the volume is made writable again.
-    pub fn end_leases(&self) {
-        let due = {
-            let mut st = self.lock();
-            st.leases.close(true);
-            st.leases.due(None)
-        };
-        let begun = due.into_iter().filter_map(|ino| Some((ino, begin(self, ino)?)));
-        let recalled: Vec<_> = begun.collect();
-        recalled.into_iter().for_each(|lease| await_end(self, lease));
-    }
+/// Recalls every write lease, and ends those that are not returned within a term. Nobody gets one
+/// until the volume is made writable again.
+pub fn end_leases(runtime: &Runtime) {
+    let due = {
+        let mut st = runtime.lock();
+        st.leases.close(true);
+        st.leases.due(None)
+    };
+    let begun = due.into_iter().filter_map(|ino| Some((ino, begin(runtime, ino)?)));
+    let recalled: Vec<_> = begun.collect();
+    recalled.into_iter().for_each(|lease| await_end(runtime, lease));
 }
 
 /// Ends the leases whose terms are over.
