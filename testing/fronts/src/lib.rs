@@ -10,6 +10,7 @@
 pub mod appends;
 pub mod leased;
 pub mod programs;
+pub mod recall_times;
 pub mod recalls;
 pub mod stage;
 pub mod turns;

@@ -3,6 +3,7 @@
 use clap::Parser;
 use siftfs_fronts::appends::together;
 use siftfs_fronts::programs::crowd;
+use siftfs_fronts::recall_times;
 use siftfs_fronts::recalls::each_call;
 use siftfs_fronts::stage::Stage;
 use siftfs_fronts::turns::Turns;
@@ -45,6 +46,9 @@ struct Args {
     /// Make each call on files that the embedding program holds alone, instead
     #[arg(long)]
     leases: bool,
+    /// Times of this many recalls of a write lease, instead
+    #[arg(long)]
+    recall_times: Option<usize>,
     /// Seconds that a call may take
     #[arg(long, default_value_t = 20)]
     patience: u64,
@@ -117,6 +121,14 @@ fn at_once(args: &Args, programs: u64, requests: Requests) -> Result<()> {
         return Err(Failed(format!("the programs ended with {status}")));
     }
     stage.agree().map_err(Failed)?;
+    stage.end()
+}
+
+fn recall_times(args: &Args, requests: Requests) -> Result<()> {
+    let stage = Stage::new(args.mounts, requests)?;
+    let count = args.recall_times.unwrap_or(0).max(1);
+    let (half, most) = recall_times::measure(&stage, count)?;
+    println!("{count} recalls: {half:.1?} at the middle, {most:.1?} at 99 of 100");
     stage.end()
 }
 
@@ -198,6 +210,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let requests = if args.ring { Requests::Ring } else { Requests::Device };
     let result = match args.programs {
+        None if args.recall_times.is_some() => recall_times(&args, requests),
         None if args.detached => detached(&args, requests),
         None if args.leases => recalling(&args, requests),
         None if args.appenders.is_some() => appending(&args, requests),

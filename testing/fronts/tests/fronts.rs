@@ -20,19 +20,27 @@ fn by_both(args: &[&str]) {
     }
 }
 
+/// Seconds of a campaign: half an hour for all of them with `SIFTFS_LONG=1`.
+fn seconds(daily: u32, long: u32) -> String {
+    match std::env::var("SIFTFS_LONG") {
+        Ok(_) => long.to_string(),
+        Err(_) => daily.to_string(),
+    }
+}
+
 #[test]
 fn front_ends_that_take_turns_see_one_file_system() {
-    by_both(&["--seconds", "10", "--seed", "1"]);
+    by_both(&["--seconds", &seconds(10, 600), "--seed", "1"]);
 }
 
 #[test]
 fn three_mounts_take_turns() {
-    campaign(&["--seconds", "5", "--seed", "1000", "--mounts", "3"]);
+    campaign(&["--seconds", &seconds(5, 600), "--seed", "1000", "--mounts", "3"]);
 }
 
 #[test]
 fn programs_at_once_never_wait_for_ever() {
-    by_both(&["--programs", "12", "--seconds", "8", "--seed", "1"]);
+    by_both(&["--programs", "12", "--seconds", &seconds(8, 300), "--seed", "1"]);
 }
 
 /// Seen to fail when pages of a mount without a place are not dropped by notification.
@@ -44,6 +52,11 @@ fn a_detached_mount_with_open_files_is_told() {
 #[test]
 fn appends_at_once_are_all_there() {
     by_both(&["--appenders", "3", "--calls", "300"]);
+}
+
+#[test]
+fn each_recall_brings_what_the_holder_kept() {
+    campaign(&["--recall-times", "200", "--mounts", "1"]);
 }
 
 #[test]

@@ -103,3 +103,42 @@ fn a_directory_that_is_kept_locked_refuses_the_second_mount() {
     other.umount();
     s.umount();
 }
+
+/// A user keeps a directory's lock on one mount. A change of a name there that this mount knows
+/// waits until that name does not count any more, and no other call waits.
+///
+/// Seen to fail when names are waited for without an end.
+#[test]
+fn a_lock_that_is_kept_delays_names_of_its_directory_alone() {
+    let s = shared();
+    let other = Beside::of(&s, "other");
+    other.attach(&s, "").ok();
+    for dir in ["kept", "free"] {
+        fs::create_dir(s.path(dir)).unwrap();
+        (0..20).for_each(|n| fs::write(s.path(&format!("{dir}/f{n}")), "x").unwrap());
+    }
+    let silent = Path::new(s.dir()).with_file_name("silent");
+    fs::create_dir(&silent).unwrap();
+    // What the other mount knows of names counts when nobody has changed them for a while.
+    std::thread::sleep(Duration::from_secs(3));
+    for dir in ["kept", "free"] {
+        (0..20).for_each(|n| drop(fs::metadata(other.path(&format!("{dir}/f{n}"))).unwrap()));
+    }
+    let held = Held::new(&silent, &other.path("kept"), NOBODY).unwrap();
+    for n in 0..20 {
+        for dir in ["free", "kept"] {
+            let path = |name| s.path(&format!("{dir}/{name}{n}"));
+            fs::rename(path("f"), path("g")).unwrap();
+        }
+    }
+    drop(held);
+    for dir in ["kept", "free"] {
+        let wanted: std::collections::BTreeSet<_> = (0..20).map(|n| format!("g{n}")).collect();
+        let seen = names(&other.path(dir));
+        assert_eq!(seen.into_iter().collect::<std::collections::BTreeSet<_>>(), wanted, "{dir}");
+        (0..20).for_each(|n| assert!(!other.path(&format!("{dir}/f{n}")).exists()));
+    }
+    other.umount();
+    s.umount();
+    s.assert_plain_ext4();
+}
