@@ -289,8 +289,8 @@ fn r50_whole_blocks_are_moved() {
     ask(&one, write(ino, 4096, b"more"));
     let data = WriteData::copy_of(4096, &[2; 8192]);
     assert!(matches!(data, WriteData::Blocks(_)));
-    let (file, append, times) = (ino.into(), true, true);
-    ask(&other, Request::Write { file, offset: 4096, data, append, kill_priv: false, times });
+    let (file, end, times) = (ino.into(), 4096, true);
+    ask(&other, Request::Append { file, end, data, kill_priv: false, times });
     let read = Request::Read { file: ino.into(), offset: 4090, len: 1 << 16 };
     let seen = ask(&other, read).0.data().unwrap();
     assert_eq!(seen, [&[1; 6][..], b"more", &[2; 8192]].concat());

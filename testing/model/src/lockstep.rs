@@ -229,6 +229,7 @@ impl<'a> Lockstep<'a> {
             | Request::RemoveXattr { file, .. }
             | Request::Read { file, .. }
             | Request::Write { file, .. }
+            | Request::Append { file, .. }
             | Request::WriteBack { file, .. }
             | Request::SectionStart { file }
             | Request::Allocate { file, .. }

@@ -258,6 +258,7 @@ impl Model {
             | Request::Release { .. }
             | Request::Read { .. }
             | Request::Write { .. }
+            | Request::Append { .. }
             | Request::WriteBack { .. }
             | Request::Fsync { .. }
             | Request::Stage { .. }

@@ -32,6 +32,7 @@ impl Model {
         let (ino, times) = match req {
             Request::Open { ino, times, .. } => (*ino, *times),
             Request::Write { file, times, .. }
+            | Request::Append { file, times, .. }
             | Request::WriteBack { file, times, .. }
             | Request::Allocate { file, times, .. } => (self.target(*file)?, *times),
             _ => return self.exec_timed(req, fresh, fx),
@@ -80,6 +81,13 @@ impl Model {
                 }
                 fx.nodes.push(ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
+            }
+            // The kernel of a model is told of each size: it knows the end.
+            Request::Append { file, end, data, kill_priv, times } => {
+                let (file, offset, data) = (*file, *end, data.clone());
+                let (append, kill_priv, times) = (false, *kill_priv, *times);
+                let write = Request::Write { file, offset, data, append, kill_priv, times };
+                self.exec_timed(&write, fresh, fx)
             }
             Request::WriteBack { file, offset, data, .. } => {
                 let ino = self.target(*file)?;

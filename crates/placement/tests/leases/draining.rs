@@ -93,8 +93,8 @@ fn r39_caches_are_empty_before_a_lease() {
     assert_eq!(no_name(&last), (&[][..], &[ino][..], &[][..]));
     // The kernel appends at the end that it knows, which the file has not any more (rule R50).
     let data = b"!".to_vec().into();
-    let (file, append) = (ino.into(), true);
-    let append = Request::Write { file, offset: 9, data, append, kill_priv: false, times: true };
+    let file = ino.into();
+    let append = Request::Append { file, end: 9, data, kill_priv: false, times: true };
     ask(&kernel, append).expect("appended");
     drop(last);
     giving.join().expect("it returns").expect("given back");

@@ -126,6 +126,7 @@ fn named(req: &Request) -> Named {
         R::SetAttr { file, .. }
         | R::Read { file, .. }
         | R::Write { file, .. }
+        | R::Append { file, .. }
         | R::WriteBack { file, .. }
         | R::Fsync { file, .. }
         | R::Stage { file, .. }
@@ -188,6 +189,7 @@ fn bytes(req: &Request) -> u64 {
     use Request as R;
     match req {
         R::Write { data, .. }
+        | R::Append { data, .. }
         | R::WriteBack { data, .. }
         | R::SectionWrite { data, .. }
         | R::LeaseWrite { data, .. } => data.len() as u64,

@@ -17,6 +17,15 @@ use siftfs_proto::{
     Target, WriteData,
 };
 
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum Place {
+    At(u64),
+    End,
+    /// To the end, if that is one in which the session's kernel may believe.
+    Believed(u64),
+}
+
 impl Call<'_> {
     /// Carries out a request about an open file.
     pub(super) fn data(&self, req: Request) -> Result<Reply> {
@@ -30,7 +39,12 @@ impl Call<'_> {
             R::Release { handle } => self.release(handle),
             R::Read { file, offset, len } => self.read_data(file, offset, len),
             R::Write { file, offset, data, append, kill_priv, times } => {
-                self.write_data(file, (offset, append), data, (kill_priv, times))
+                let place = if append { Place::End } else { Place::At(offset) };
+                self.write_data(file, place, data, (kill_priv, times))
+            }
+            R::Append { .. } if !self.session.is_kernel() => Err(errno(libc::EPERM)),
+            R::Append { file, end, data, kill_priv, times } => {
+                self.write_data(file, Place::Believed(end), data, (kill_priv, times))
             }
             R::WriteBack { file, offset, data, times } => {
                 self.write_back(file, offset, data, times)
@@ -156,7 +170,7 @@ impl Call<'_> {
     fn write_data(
         &self,
         file: Target,
-        (offset, append): (u64, bool),
+        place: Place,
         mut data: WriteData,
         (kill_priv, times): (bool, bool),
     ) -> Result<Reply> {
@@ -164,14 +178,22 @@ impl Call<'_> {
         self.runtime.mutate(&self.doing, |st| {
             let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
             st.metadata.tree.load(ino)?;
-            let at = if append { self.end_for(st, ino, offset) } else { offset };
-            if at != offset {
+            let size = st.metadata.tree.node(ino).size;
+            let (ends, session) = (&mut st.metadata.tree.inodes.ends, self.session.id);
+            let at = match place {
+                Place::At(offset) => offset,
+                Place::End => size,
+                Place::Believed(end) => ends.place(session, ino, end, size),
+            };
+            if !matches!(place, Place::At(_)) {
                 data.move_to(at);
             }
             self.write_at(st, (ino, at), &mut data, (kill_priv, times))?;
-            if append && at != offset {
+            if let Place::Believed(end) = place
+                && at != end
+            {
                 let ends = &mut st.metadata.tree.inodes.ends;
-                ends.moved(self.session.id, ino, (offset, data.len() as u64), at);
+                ends.moved(session, ino, (end, data.len() as u64), at);
             }
             Ok(())
         })?;
@@ -214,16 +236,6 @@ impl Call<'_> {
         st.timed(ino, times, |st| self.take_privileges(st, ino, kill_priv))?;
         let privileged = st.metadata.tree.privileged(self.cred);
         st.timed(ino, times, |st| st.write(ino, at, Input::of(data), privileged, time))
-    }
-
-    /// Where an append goes. A kernel says by `offset` which end it believes in, and other offsets
-    /// are to be taken as they are.
-    fn end_for(&self, st: &mut State, ino: InodeNr, offset: u64) -> u64 {
-        let size = st.metadata.tree.node(ino).size;
-        match self.session.is_kernel() {
-            true => st.metadata.tree.inodes.ends.place(self.session.id, ino, offset, size),
-            false => size,
-        }
     }
 
     /// Pages of the kernel's cache.

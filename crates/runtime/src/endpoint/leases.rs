@@ -25,9 +25,10 @@ enum Drained {
 pub(super) fn touched(req: &Request) -> Option<(Target, bool)> {
     use Request as R;
     match *req {
-        R::Read { file, .. } | R::Write { file, .. } | R::WriteBack { file, .. } => {
-            Some((file, true))
-        }
+        R::Read { file, .. }
+        | R::Write { file, .. }
+        | R::Append { file, .. }
+        | R::WriteBack { file, .. } => Some((file, true)),
         R::GetAttr { file }
         | R::SetAttr { file, .. }
         | R::GetXattr { file, .. }

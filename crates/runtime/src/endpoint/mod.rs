@@ -264,6 +264,7 @@ impl Call<'_> {
             | R::Release { .. }
             | R::Read { .. }
             | R::Write { .. }
+            | R::Append { .. }
             | R::WriteBack { .. }
             | R::Allocate { .. }
             | R::Seek { .. }

@@ -67,10 +67,13 @@ pub enum Request {
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
     Read { file: Target, offset: u64, len: u32 },
     /// Write `data`, all of it unless it crosses [`crate::MAX_FILE_SIZE`]: then up to there.
-    /// `append` puts it at the end of file whatever `offset` says; for a kernel only if `offset` is
-    /// an end that the kernel may believe in because it was not told of a newer one yet (rule R50).
-    /// Reply: `Written`.
+    /// `append` puts it at the end of file whatever `offset` says. Reply: `Written`.
     Write { file: Target, offset: u64, data: WriteData, append: bool, kill_priv: bool, times: bool },
+    /// A kernel's write by a descriptor with O_APPEND. `end` is where the kernel believes the end
+    /// to be: if that is one that it may believe in because it was not told of a newer one yet,
+    /// `data` goes to the end, else to `end` (rule R50). The rest is as of `Write`. Reply:
+    /// `Written`.
+    Append { file: Target, end: u64, data: WriteData, kill_priv: bool, times: bool },
     /// Write pages that the kernel's cache held, or their begin if the file ends in the last one:
     /// what they say that the file says already is not written again. Reply: `Written`.
     WriteBack { file: Target, offset: u64, data: WriteData, times: bool },

@@ -259,6 +259,7 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::SetAttr { file, .. }
         | R::Read { file, .. }
         | R::Write { file, .. }
+        | R::Append { file, .. }
         | R::WriteBack { file, .. }
         | R::Fsync { file, .. }
         | R::Stage { file, .. }
@@ -314,6 +315,7 @@ fn changes(req: &Request) -> bool {
         | R::Create { .. }
         | R::TmpFile { .. }
         | R::Write { .. }
+        | R::Append { .. }
         | R::WriteBack { .. }
         | R::Allocate { .. }
         | R::SetXattr { .. }

@@ -297,7 +297,10 @@ impl Server {
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
         let (file, times) = (ino.into(), self.agreed.moves_times());
-        let write = Request::Write { file, offset, data, append, kill_priv, times };
+        let write = match append {
+            true => Request::Append { file, end: offset, data, kill_priv, times },
+            false => Request::Write { file, offset, data, append, kill_priv, times },
+        };
         self.call(&self.payer(cred, ino), write)?.written()
     }
 

@@ -452,8 +452,8 @@ impl State {
                 let end = (start + len as usize).min(data.len());
                 Ok(Reply::Data(data[start..end].to_vec()))
             }
-            // The kernel's offset is the end that it knows.
-            Request::Write { file, offset, data, append: _, kill_priv, times } => {
+            Request::Write { file, offset, data, append: false, kill_priv, times }
+            | Request::Append { file, end: offset, data, kill_priv, times } => {
                 let ino = self.target(file)?;
                 if kill_priv {
                     self.kill(ino)?;
