@@ -13,6 +13,9 @@ pub mod gate;
 #[path = "../../../crates/runtime/src/state/log/lane.rs"]
 pub mod lane;
 #[cfg(not(test))]
+#[path = "../../../crates/runtime/src/session/life.rs"]
+pub mod life;
+#[cfg(not(test))]
 #[path = "../../../crates/shared/proto/src/notice.rs"]
 pub mod notice;
 #[cfg(not(test))]
@@ -35,7 +38,10 @@ pub mod locks {
 
     /// What the product's `sync` re-exports from the standard library.
     pub mod sync {
-        pub use loom::sync::{Condvar, Mutex, MutexGuard};
+        pub use loom::sync::atomic::{AtomicBool, Ordering};
+        pub use loom::sync::{
+            Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        };
         pub use loom::thread::{ThreadId, current};
     }
 }

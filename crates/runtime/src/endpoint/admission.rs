@@ -2,12 +2,11 @@
 //! it has already.
 
 use super::Call;
-use crate::locks::relock;
+use crate::locks::sync::RwLockReadGuard;
 use crate::operations::compound::need;
 use crate::session::InFlight;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Identity, Limits, ROOT_INO, Request, Target};
-use std::sync::RwLockReadGuard;
 
 /// A request that may be carried out, until it is.
 pub(super) struct Admitted<'a> {
@@ -80,7 +79,7 @@ impl Call<'_> {
         if inodes == [None, None] {
             return Ok(None);
         }
-        let naming = relock(self.session.naming.read());
+        let naming = self.session.life.name();
         let st = self.runtime.lock();
         let references = &st.metadata.tree.inodes.references;
         let known =

@@ -10,7 +10,6 @@ mod locks;
 mod names;
 mod operations;
 
-use crate::locks::relock;
 use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
@@ -27,7 +26,6 @@ use siftfs_proto::{
     Reply, Request, Target,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A kernel that was alone may take that long to forget what it knows: a program may keep the lock
@@ -38,7 +36,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Endpoint {
     runtime: Arc<Runtime>,
     session: Arc<Session>,
-    ended: AtomicBool,
 }
 
 /// One request of a session, while it is carried out for a caller.
@@ -72,7 +69,7 @@ impl Endpoint {
         let session = runtime.sessions.begin(opening)?;
         runtime.file_locks.begin(session.id, session.opening.limits.locks);
         runtime.lock().metadata.tree.inodes.references.begin(session.id);
-        Ok(Arc::new(Self { runtime: runtime.clone(), session, ended: AtomicBool::new(false) }))
+        Ok(Arc::new(Self { runtime: runtime.clone(), session }))
     }
 
     /// Opens a session that caches: it is told of what other sessions change.
@@ -123,22 +120,20 @@ impl Endpoint {
     /// All that the session has goes with it. Returns whether a removed file is to be freed now;
     /// the next change of the volume does so, too.
     fn end(&self) -> bool {
-        if self.ended.swap(true, Ordering::SeqCst) {
-            return false;
-        }
-        // Others get the locks before anything of this waits.
-        self.runtime.file_locks.end(self.session.id);
-        // No request names an inode meanwhile that the session gives up.
-        let _naming = relock(self.session.naming.write());
         let id = self.session.id;
-        self.runtime.sessions.end(id);
-        let mut st = self.runtime.lock();
-        st.sharing.end(id);
-        st.sections.end_all(id);
-        st.metadata.tree.inodes.end_session(id);
-        let leased = st.leases.end_session(id);
-        let _owed = recall::end(&self.runtime, st, &leased);
-        self.runtime.lock().metadata.tree.inodes.has_to_free()
+        // Others get the locks before anything of this waits.
+        let first = || self.runtime.file_locks.end(id);
+        let ended = self.session.life.end(first, || {
+            self.runtime.sessions.end(id);
+            let mut st = self.runtime.lock();
+            st.sharing.end(id);
+            st.sections.end_all(id);
+            st.metadata.tree.inodes.end_session(id);
+            let leased = st.leases.end_session(id);
+            let _owed = recall::end(&self.runtime, st, &leased);
+            self.runtime.lock().metadata.tree.inodes.has_to_free()
+        });
+        ended.unwrap_or(false)
     }
 
     fn end_session(&self) -> Result<Reply> {
@@ -152,7 +147,7 @@ impl Endpoint {
         req: Request,
         act: impl FnOnce(&Call<'_>, Request) -> Result<T>,
     ) -> (Result<T>, Owed) {
-        if self.ended.load(Ordering::SeqCst) {
+        if self.session.life.is_over() {
             return (Err(errno(libc::ESTALE)), Owed::default());
         }
         let cred = &*self.session.acting(cred);
@@ -202,7 +197,7 @@ impl FileService for Endpoint {
                     Err(e) => done(Err(e)),
                 }
             }
-            Request::Wait { ticket, timeout: None } if !self.ended.load(Ordering::SeqCst) => {
+            Request::Wait { ticket, timeout: None } if !self.session.life.is_over() => {
                 self.runtime.wait_then(&self.session, ticket, |result| {
                     done(result.map(acknowledged));
                 });

@@ -1,7 +1,6 @@
 //! Requests about names: they find, make, move and remove entries of directories.
 
 use super::Call;
-use crate::locks::relock;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, mode_of};
 use crate::namespace::unchecked::{New, Unchecked};
@@ -107,7 +106,7 @@ impl Call<'_> {
         // No request names an inode meanwhile that this one gives up.
         let _naming = match self.session.is_kernel() {
             true => None,
-            false => Some(relock(self.session.naming.write())),
+            false => Some(self.session.life.forget()),
         };
         let orphan = {
             let mut st = self.runtime.lock();

@@ -2,6 +2,7 @@
 
 pub mod demand;
 mod doing;
+mod life;
 pub mod locks;
 pub mod open;
 pub(crate) mod recall;

@@ -1,6 +1,7 @@
 //! The open sessions.
 
 use crate::locks::relock;
+use crate::session::life::Life;
 use crate::session::ticket_table::Tickets;
 use crate::state::tree::references::SessionId;
 use siftfs_base::{Result, errno};
@@ -9,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
 /// Sessions at a time.
 pub const MOST_SESSIONS: usize = 16_384;
@@ -22,9 +23,8 @@ pub(crate) struct Session {
     pub(crate) tickets: Tickets,
     /// Bytes of data in its requests that are being carried out.
     bytes: AtomicU64,
-    /// Held shared by a request that names inodes which the session has looked up, and alone while
-    /// it forgets some: the number of a forgotten inode may soon be another inode's.
-    pub(crate) naming: RwLock<()>,
+    /// Its end, and the requests that keep it from forgetting.
+    pub(crate) life: Life,
 }
 
 /// Bytes of a request's data, while it is carried out.
@@ -101,8 +101,8 @@ impl Sessions {
             turn += 1;
         };
         let tickets = Tickets::new(seed.hash_one(id.0), opening.limits.tickets);
-        let (bytes, naming) = (AtomicU64::new(0), RwLock::default());
-        let session = Arc::new(Session { id, opening, tickets, bytes, naming });
+        let (bytes, life) = (AtomicU64::new(0), Life::default());
+        let session = Arc::new(Session { id, opening, tickets, bytes, life });
         open.insert(id, session.clone());
         Ok(session)
     }
