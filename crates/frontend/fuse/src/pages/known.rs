@@ -63,8 +63,6 @@ struct Dir {
     names: HashMap<u64, Name>,
     /// Until when any name may be known.
     all: Option<Instant>,
-    /// Answers under way that list the directory.
-    listing: u32,
     /// When another front end last changed names here.
     changed: Option<Instant>,
     /// Until then no name is told for any time: another front end waited for this kernel until what
@@ -103,14 +101,12 @@ impl Dir {
 
     /// Until when a name may be known, if it may.
     fn known(&self, hash: u64, now: Instant) -> Option<Instant> {
-        let listing = (self.listing > 0).then(|| now + TERM + LATER);
-        let all = self.all.max(listing).filter(|until| *until > now);
+        let all = self.all.filter(|until| *until > now);
         self.names.get(&hash).and_then(|name| name.known(now)).max(all)
     }
 
     fn may_forget(&self, now: Instant) -> bool {
         self.names.is_empty()
-            && self.listing == 0
             && self.all.is_none_or(|until| until <= now)
             && self.changed.is_none_or(|at| at + 8 * TERM <= now)
             && self.left_alone.is_none_or(|until| until <= now)
@@ -165,6 +161,11 @@ impl Known {
 
     fn is_alone(&self) -> bool {
         self.alone.load(Ordering::SeqCst)
+    }
+
+    /// May nobody else change what the kernel knows?
+    pub(crate) fn counts_for_a_day(&self) -> bool {
+        self.is_alone()
     }
 
     /// How long attributes count that are told now.
@@ -238,41 +239,6 @@ impl Known {
                 name.until = name.until.max(until);
             }
         }
-    }
-
-    /// An answer is about to list a directory, with what its names stand for. [`Known::listed`]
-    /// follows.
-    pub(crate) fn lists(&self, dir: InodeNr) -> Duration {
-        if self.is_alone() {
-            return DAY;
-        }
-        let mut table = self.table();
-        let entry = table.dirs.entry(dir).or_default();
-        entry.listing += 1;
-        entry.valid(Instant::now())
-    }
-
-    /// The answer is about to be given, with these names.
-    pub(crate) fn listed<'a>(
-        &self,
-        dir: InodeNr,
-        names: impl Iterator<Item = &'a [u8]>,
-        valid: Duration,
-    ) {
-        if valid == DAY {
-            return;
-        }
-        let until = Instant::now() + valid + LATER;
-        let mut table = self.table();
-        if !valid.is_zero() {
-            for name in names {
-                let hash = self.hash(name);
-                let name = table.name(dir, hash);
-                name.until = name.until.max(Some(until));
-            }
-        }
-        let entry = table.dirs.entry(dir).or_default();
-        entry.listing = entry.listing.saturating_sub(1);
     }
 
     /// Names of a directory that another front end changed: of those that the kernel may know

@@ -403,17 +403,9 @@ impl Adapter {
         let valid = server.shares.lists(ino);
         let mut buffer = DirBuffer::new(size, plus, valid);
         let cursor = DirCursor { dir, cookie, plus, room: buffer.room() };
-        let shared = server.shares.may_be_more() && plus;
-        let mut names = Vec::new();
-        let add = &mut |e: &DirEntry| {
-            let added = server.sections.show_entry(e, |e| buffer.add(e));
-            if added && shared && e.attr.is_some() {
-                names.push(e.name.clone());
-            }
-            added
-        };
+        let sections = &server.sections;
+        let add = &mut |e: &DirEntry| sections.show_entry(e, |e| buffer.add(e));
         let listed = server.read_dir(cred, cursor, add);
-        server.shares.listed(ino, &names, valid);
         listed.map(|()| buffer.done())
     }
 

@@ -134,23 +134,14 @@ impl Shares {
         }
     }
 
-    /// How long entries of the directory count that an answer is going to bring, if others may
-    /// change them. [`Shares::listed`] follows.
+    /// How long entries of the directory count that an answer is going to bring. The kernel counts
+    /// from when it takes each of them, which is as late as the program that lists the directory
+    /// makes it: with others they count for no time.
     pub(crate) fn lists(&self, dir: InodeNr) -> Valid {
         self.note_pages(dir);
         match &self.known {
-            None => Valid::ALONE,
-            Some(known) => {
-                let attributes = known.attributes();
-                Valid { names: known.lists(dir), attributes }
-            }
-        }
-    }
-
-    /// The answer brings these names.
-    pub(crate) fn listed(&self, dir: InodeNr, names: &[Vec<u8>], valid: Valid) {
-        if let Some(known) = &self.known {
-            known.listed(dir, names.iter().map(Vec::as_slice), valid.names);
+            Some(known) if !known.counts_for_a_day() => Valid::NEVER,
+            _ => Valid::ALONE,
         }
     }
 }

@@ -316,6 +316,7 @@ impl FileService for Mem {
             | R::Release { .. }
             | R::Read { .. }
             | R::Write { .. }
+            | R::Append { .. }
             | R::WriteBack { .. }
             | R::Allocate { .. }
             | R::Seek { .. }
@@ -531,7 +532,7 @@ fn name_of(req: &Request) -> &'static str {
         Request::GetXattr { .. } => "getxattr",
         Request::SetAttr { .. } => "setattr",
         Request::Read { .. } => "read",
-        Request::Write { .. } | Request::WriteBack { .. } => "write",
+        Request::Write { .. } | Request::Append { .. } | Request::WriteBack { .. } => "write",
         Request::Open { .. } => "open",
         Request::Fsync { .. } => "fsync",
         _ => "other",
