@@ -10,7 +10,8 @@ const KEPT: usize = 4096;
 /// Each of `count` files is recalled once, by another session that opens and reads it. Half of the
 /// calls took no longer than the first time, and 99 of 100 no longer than the second.
 ///
-/// # Errors What a call says.
+/// # Errors
+/// What a call says.
 pub fn measure(stage: &Stage, count: usize) -> Result<(Duration, Duration)> {
     let mut times = Vec::with_capacity(count);
     for number in 0..count {
