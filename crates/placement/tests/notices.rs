@@ -199,19 +199,23 @@ fn each_change_of_names_is_told_by_whatever_door_it_comes() {
 }
 
 /// A kernel asks for the end of a file's capabilities before its first write, and believes the
-/// answer that there are none until attributes come anew. Another one may give the file some.
+/// answer that there are none until attributes come anew. Another kernel, or a program that embeds
+/// the volume, may give the file some.
 #[test]
 fn a_write_takes_capabilities_that_another_front_end_gave() {
     let world = World::new(1);
     let v = world.open();
-    let ((one, _to_one), (other, _to_other)) = (caching(&v), caching(&v));
+    let (one, _to_one) = caching(&v);
+    let other = v.session(Opening::owner()).expect("a session");
     let ino = create(&one, "program");
     look_up(&other, "program");
+    let hold = Request::Hold { ino };
+    let handle = ask(&other, hold).0.opened().expect("a handle");
     let name = b"security.capability".to_vec();
     let give = |session: &Session| {
         let value = b"\x01\0\0\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec();
         let (name, mode) = (name.clone(), XattrMode::Set);
-        let set = Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid: false };
+        let set = Request::SetXattr { file: handle.into(), name, value, mode, kill_setgid: false };
         drop(ask(session, set));
     };
     let has = || {
@@ -295,4 +299,41 @@ fn r50_whole_blocks_are_moved() {
     let seen = ask(&other, read).0.data().unwrap();
     assert_eq!(seen, [&[1; 6][..], b"more", &[2; 8192]].concat());
     drop(to_other);
+}
+
+/// While a kernel that was alone forgets what it knows, no session is open that could change it:
+/// not the one that came first, and none that came meanwhile.
+///
+/// Seen to fail when the second one does not wait.
+#[test]
+fn nobody_joins_before_a_kernel_that_was_alone_has_forgotten() {
+    /// Hands over what is to be forgotten.
+    struct Alone(Mutex<Sender<Notice>>);
+    impl Cache for Alone {
+        fn take_back(&self, notice: Notice) {
+            let _ = self.0.lock().unwrap().send(notice);
+        }
+    }
+    let world = World::new(1);
+    let v = world.open();
+    let (tell, told) = channel();
+    let kernel = v.front(Opening::kernel(), Arc::new(Alone(Mutex::new(tell)))).expect("a session");
+    let ino = create(&kernel, "f");
+    std::thread::scope(|scope| {
+        let join = || v.session(Opening::owner()).expect("a session");
+        let first = scope.spawn(join);
+        let notice = told.recv().expect("what it knows");
+        assert!(notice.attributes.contains(&ino));
+        assert_eq!(notice.names, [name("f")]);
+        let second = scope.spawn(join);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(!first.is_finished() && !second.is_finished());
+        drop(notice);
+        let sessions = [first, second].map(|session| session.join().unwrap());
+        assert!(told.try_recv().is_err(), "it forgets once");
+        drop(sessions);
+    });
+    drop(kernel);
+    v.close().expect("closed");
+    world.e2fsck();
 }

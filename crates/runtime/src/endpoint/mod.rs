@@ -10,6 +10,7 @@ mod locks;
 mod names;
 mod operations;
 
+use crate::locks::relock;
 use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
@@ -89,17 +90,22 @@ impl Endpoint {
     /// The session may change files, and caches what it is told if there is a `cache`. Kernels that
     /// were alone until now forget what they were told.
     fn join(&self, cache: Option<Arc<dyn Cache>>) -> Result<()> {
+        let _joining = relock(self.runtime.sessions.joining.lock());
         let alone = self.runtime.lock().sharing.begin(self.session.id, cache);
-        for (session, cache) in alone {
-            let mut owed = Owed::default();
-            let mut notice = Notice::new(&mut owed);
-            (notice.attributes, notice.names) = self.runtime.known_to(session)?;
-            cache.forget_all(notice);
-            if !owed.wait_for(PATIENCE) {
-                return Err(errno(libc::EBUSY));
-            }
+        let forgotten = alone.into_iter().try_for_each(|kernel| self.forget_all(kernel));
+        if forgotten.is_err() {
+            // The next one that joins finds the kernel alone again.
+            self.runtime.lock().sharing.end(self.session.id);
         }
-        Ok(())
+        forgotten
+    }
+
+    fn forget_all(&self, (session, cache): (SessionId, Arc<dyn Cache>)) -> Result<()> {
+        let mut owed = Owed::default();
+        let mut notice = Notice::new(&mut owed);
+        (notice.attributes, notice.names) = self.runtime.known_to(session)?;
+        cache.forget_all(notice);
+        if owed.wait_for(PATIENCE) { Ok(()) } else { Err(errno(libc::EBUSY)) }
     }
 
     /// Opens a session that may hold write leases: `holder` is told when one is recalled.

@@ -80,6 +80,9 @@ impl Session {
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// Held while a kernel that was alone forgets what it knows: until then no other session that
+    /// changes files is open. Taken before all other locks.
+    pub(crate) joining: Mutex<()>,
 }
 
 impl Sessions {

@@ -375,7 +375,7 @@ impl Leases {
         }
     }
 
-    /// The files whose leases are over at `now`; all that were granted, if `now` is none.
+    /// The files whose leases are over at `now`; without `now` all that were granted.
     pub fn due(&self, now: Option<u64>) -> Vec<InodeNr> {
         let granted = |lease: &Lease| !matches!(lease.phase, Phase::Draining { .. });
         let due = self.of_file.iter().filter(|(_, lease)| match now {

@@ -9,7 +9,7 @@ use siftfs_proto::{Cache, Notice, Owed, ROOT_INO};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The open sessions that cache, and how many of the others change something.
+/// The open sessions that cache, and the others that may change files.
 #[derive(Default)]
 pub struct Sharing {
     caches: Vec<(SessionId, Arc<dyn Cache>)>,
@@ -77,9 +77,10 @@ impl Sharing {
         self.caches.iter().for_each(|(_, cache)| cache.shares(others));
     }
 
-    /// May sessions that cache other than this one change files?
+    /// May sessions other than this one change files?
     pub fn has_others(&self, session: SessionId) -> bool {
-        self.caches.iter().any(|(own, _)| *own != session)
+        let caches = self.caches.iter().map(|(own, _)| own);
+        caches.chain(&self.changers).any(|own| *own != session)
     }
 
     /// Is a change of `by` to be noted?

@@ -205,8 +205,8 @@ struct Caller {
 impl Caller {
     fn of(pid: u32, place: LockPlace) -> Self {
         let thread = Path::new("/proc").join(pid.to_string());
-        // This returns when the thread waits. Who is not to be seen counts as a process: rather an
-        // error too many than a wait without an end.
+        // This returns when the thread waits. A caller that is not to be seen counts as a process:
+        // rather an error too many than a wait without an end.
         let command = argument(&thread, 1).ok();
         let of_file = command == u32::try_from(libc::F_OFD_SETLKW).ok();
         // For an answer the kernel waits so that any signal wakes it. Once one has, it waits so

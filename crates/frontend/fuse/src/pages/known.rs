@@ -20,7 +20,8 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const LATER: Duration = Duration::from_millis(200);
 /// How long a directory is left alone in which two front ends waited for each other.
 const ALONE: Duration = Duration::from_secs(10);
-/// A shorter time is none: names that two mounts change in turns are waited for no longer.
+/// A name that would count for a shorter time counts for no time: so two mounts that change names
+/// in turns soon do not wait for each other.
 const LEAST: Duration = Duration::from_millis(100);
 /// Names that are remembered one by one; with more, each name of their directories counts as
 /// known.
@@ -159,13 +160,9 @@ impl Known {
         self.alone.store(!others, Ordering::SeqCst);
     }
 
-    fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::SeqCst)
-    }
-
     /// May nobody else change what the kernel knows?
-    pub(crate) fn counts_for_a_day(&self) -> bool {
-        self.is_alone()
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::SeqCst)
     }
 
     /// How long attributes count that are told now.

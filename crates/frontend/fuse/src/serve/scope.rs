@@ -48,7 +48,7 @@ impl Scope {
     /// The session `inner` for a mount whose root is the directory `root`.
     ///
     /// # Errors
-    /// `ENOENT` if the directory was removed, `ENOTDIR` if it is none; those of the session.
+    /// `ENOENT` if the directory was removed, `ENOTDIR` if it is no directory; what the session says.
     pub(crate) fn before(
         inner: Arc<dyn FileService>,
         root: InodeNr,

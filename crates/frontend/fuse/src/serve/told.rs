@@ -140,7 +140,7 @@ impl Shares {
     pub(crate) fn lists(&self, dir: InodeNr) -> Valid {
         self.note_pages(dir);
         match &self.known {
-            Some(known) if !known.counts_for_a_day() => Valid::NEVER,
+            Some(known) if !known.is_alone() => Valid::NEVER,
             _ => Valid::ALONE,
         }
     }

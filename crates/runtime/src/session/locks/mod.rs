@@ -1,5 +1,5 @@
-//! Locks on files: who has which, and who waits for one. They are the Runtime's own matter, and
-//! nothing of them is on storage: `docs/design/front-ends.md`, "Locks across mounts".
+//! Locks on files: which owner has which, and which requests wait. They are the Runtime's own
+//! matter, and nothing of them is on storage: `docs/design/front-ends.md`, "Locks across mounts".
 //!
 //! `owned` is what one owner has of one file, `space` what all owners have of it, `table` has all
 //! of them and the waits, `circles` finds waits that would never end, `room` bounds the whole.

@@ -232,7 +232,7 @@ fn a_file_that_may_be_closed_is_waited_for() {
     assert_eq!(closes(&mut w, 3), [].into());
     assert_eq!(w.now(whole(4, READ)), 0);
     assert_eq!(w.now(brief), libc::EAGAIN);
-    // With the last lock that was taken through it a handle is none that matters.
+    // Without a lock that was taken through it a handle does not matter.
     assert_eq!((w.now(whole(3, None)), w.now(whole(4, None))), (0, 0));
     assert!(w.table.sessions[&S[0]].closing.is_empty());
     // The owner's own bytes are given up at once.
@@ -242,7 +242,7 @@ fn a_file_that_may_be_closed_is_waited_for() {
     assert_eq!(w.give(answers), [(next, 0)].into());
 }
 
-/// Beyond the bounds the answer is ENOLCK, and who has much leaves as much to others.
+/// Beyond the bounds the answer is ENOLCK, and a user that has much leaves as much to others.
 #[test]
 fn locks_are_bounded() {
     let mut w = World::new(3);
@@ -288,7 +288,7 @@ const FILES: [InodeNr; 2] = [0, 1];
 const BYTES: u64 = 8;
 const OWNERS: u64 = 5;
 
-/// The simplest table: who has each byte as what, and the waits in their order.
+/// The simplest table: which owner has each byte, and how, and the waits in their order.
 #[derive(Default)]
 struct Model {
     /// By file, byte and owner.

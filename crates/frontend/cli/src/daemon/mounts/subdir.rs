@@ -14,7 +14,7 @@ pub struct Found {
 }
 
 /// Finds the directory `path` of the volume, from its root; `None` is the root. It is searched as
-/// the daemon's user would search it: who asks is this user or root.
+/// the daemon's user would search it: the caller is this user or root.
 ///
 /// # Errors
 /// A message that says which part of the path is not there, or no directory.
