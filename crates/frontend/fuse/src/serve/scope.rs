@@ -48,7 +48,8 @@ impl Scope {
     /// The session `inner` for a mount whose root is the directory `root`.
     ///
     /// # Errors
-    /// `ENOENT` if the directory was removed, `ENOTDIR` if it is no directory; what the session says.
+    /// `ENOENT` if the directory was removed, `ENOTDIR` if it is no directory; what the session
+    /// says.
     pub(crate) fn before(
         inner: Arc<dyn FileService>,
         root: InodeNr,

@@ -1,4 +1,5 @@
-//! The locks of one file's bytes, or those of one file as a whole, and the requests that wait for them.
+//! The locks of one file's bytes, or those of one file as a whole, and the requests that wait for
+//! them.
 
 use super::owned::{Owned, OwnerId};
 use siftfs_base::InodeNr;
