@@ -17,8 +17,8 @@ pub trait Cache: Send + Sync {
     fn take_back(&self, notice: Notice);
 
     /// Another session that may change files is open (`others`), or no such session any more.
-    /// Without one, what is told need not run out. Returns at once; what is told from here on counts for
-    /// no longer than a term.
+    /// Without one, what is told need not run out. Returns at once; what is told from here on
+    /// counts for no longer than a term.
     fn shares(&self, others: bool) {
         let _ = others;
     }
