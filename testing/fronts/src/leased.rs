@@ -7,7 +7,7 @@ use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Credentials, FileService, Handle, Holder, LeaseId, Opening, ROOT_INO, Reply, Request,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -23,31 +23,50 @@ impl Holder for Told {
 
 /// What is kept of a leased file.
 struct Kept {
+    path: String,
     handle: Handle,
     pieces: Vec<(u64, Vec<u8>)>,
+}
+
+/// The leases of the session.
+#[derive(Default)]
+struct Leases {
+    kept: HashMap<LeaseId, Kept>,
+    /// Given back without a recall, which may be on its way.
+    given: HashSet<LeaseId>,
 }
 
 /// The bytes that nobody else has seen, by lease.
 #[derive(Default)]
 struct Private {
-    kept: Mutex<HashMap<LeaseId, Kept>>,
+    leases: Mutex<Leases>,
     added: Condvar,
 }
 
 impl Private {
-    fn lock(&self) -> MutexGuard<'_, HashMap<LeaseId, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is kept for a lease. A recall may overtake the answer that grants it.
-    fn take(&self, lease: LeaseId) -> Kept {
-        let mut kept = self.lock();
-        loop {
-            match kept.remove(&lease) {
-                Some(file) => return file,
-                None => kept = self.added.wait(kept).unwrap_or_else(PoisonError::into_inner),
+    /// Waits for a lease that is recalled: a recall may overtake the answer that grants it. Nothing
+    /// if it was given back.
+    fn recalled(&self, lease: LeaseId) -> Option<(MutexGuard<'_, Leases>, Kept)> {
+        let mut leases = self.lock();
+        while !leases.given.remove(&lease) {
+            match leases.kept.remove(&lease) {
+                Some(file) => return Some((leases, file)),
+                None => leases = self.added.wait(leases).unwrap_or_else(PoisonError::into_inner),
             }
         }
+        None
+    }
+}
+
+impl Leases {
+    /// The lease of a file, if it is there.
+    fn of(&mut self, path: &str) -> Option<(LeaseId, &mut Kept)> {
+        let mut kept = self.kept.iter_mut();
+        kept.find(|(_, file)| file.path == path).map(|(lease, file)| (*lease, file))
     }
 }
 
@@ -62,14 +81,23 @@ fn ask(session: &Arc<dyn FileService>, req: Request) -> Result<Reply> {
     session.call(&Credentials::default(), req)
 }
 
-fn give_back(session: &Arc<dyn FileService>, lease: LeaseId, kept: Kept) -> Result<()> {
-    for (offset, bytes) in kept.pieces {
+fn write(
+    session: &Arc<dyn FileService>,
+    lease: LeaseId,
+    pieces: Vec<(u64, Vec<u8>)>,
+) -> Result<()> {
+    for (offset, bytes) in pieces {
         let (len, data) = (bytes.len(), bytes.into());
         let written = ask(session, Request::LeaseWrite { lease, offset, data })?.written()?;
         if written as usize != len {
             return Err(corrupt("a leased file", format!("{written} of {len} bytes")));
         }
     }
+    Ok(())
+}
+
+fn give_back(session: &Arc<dyn FileService>, lease: LeaseId, kept: Kept) -> Result<()> {
+    write(session, lease, kept.pieces)?;
     ask(session, Request::LeaseReturn { lease })?.done()?;
     ask(session, Request::Release { handle: kept.handle })?.done()
 }
@@ -81,8 +109,11 @@ fn answer(
 ) -> Result<u64> {
     let mut recalled = 0;
     for lease in told {
-        give_back(session, lease, private.take(lease))?;
-        recalled += 1;
+        // The holder's own fsync waits until all is given.
+        if let Some((_leases, kept)) = private.recalled(lease) {
+            give_back(session, lease, kept)?;
+            recalled += 1;
+        }
     }
     Ok(recalled)
 }
@@ -122,7 +153,8 @@ impl Leaser {
         match ask(&self.session, Request::Lease { file: handle.into() }) {
             Ok(leased) => {
                 let lease = leased.leased()?.0;
-                self.private.lock().insert(lease, Kept { handle, pieces });
+                let path = path.into();
+                self.private.lock().kept.insert(lease, Kept { path, handle, pieces });
                 self.private.added.notify_all();
                 Ok(())
             }
@@ -131,6 +163,53 @@ impl Leaser {
                 Err(e)
             }
         }
+    }
+
+    /// Keeps more bytes of a file whose lease is there.
+    ///
+    /// # Errors
+    /// `EAGAIN` if it is not, or was recalled.
+    pub fn keep_more(&self, path: &str, offset: u64, bytes: Vec<u8>) -> Result<()> {
+        let mut leases = self.private.lock();
+        let (_, file) = leases.of(path).ok_or_else(|| errno(libc::EAGAIN))?;
+        file.pieces.push((offset, bytes));
+        Ok(())
+    }
+
+    /// fsync in this session: what is kept of the file is given first, and the lease stays.
+    ///
+    /// # Errors
+    /// As of an open, a write and an fsync.
+    pub fn sync(&self, path: &str) -> Result<()> {
+        let sync = |handle: Handle| {
+            let sync = Request::Fsync { file: handle.into(), datasync: false };
+            ask(&self.session, sync)?.done()
+        };
+        // A recall waits until this is done, and then gives the rest.
+        let mut leases = self.private.lock();
+        if let Some((lease, file)) = leases.of(path) {
+            write(&self.session, lease, std::mem::take(&mut file.pieces))?;
+            return sync(file.handle);
+        }
+        drop(leases);
+        let (ino, access) = (self.find(path)?, Access::Both);
+        let open = Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
+        let handle = ask(&self.session, open)?.opened()?;
+        let synced = sync(handle);
+        ask(&self.session, Request::Release { handle })?.done()?;
+        synced
+    }
+
+    /// Gives a file back that nobody asks for, if its lease is there.
+    ///
+    /// # Errors
+    /// What could not be given back.
+    pub fn give(&self, path: &str) -> Result<()> {
+        let mut leases = self.private.lock();
+        let lease = leases.of(path).map(|(lease, _)| lease);
+        let file = lease.and_then(|lease| Some((lease, leases.kept.remove(&lease)?)));
+        leases.given.extend(lease);
+        file.map_or(Ok(()), |(lease, file)| give_back(&self.session, lease, file))
     }
 
     /// As [`Leaser::keep`], as often as others use the file just then.
@@ -152,7 +231,7 @@ impl Leaser {
     /// # Errors
     /// What could not be given back.
     pub fn end(self) -> Result<u64> {
-        let kept = std::mem::take(&mut *self.private.lock());
+        let kept = std::mem::take(&mut self.private.lock().kept);
         for (lease, file) in kept {
             give_back(&self.session, lease, file)?;
         }

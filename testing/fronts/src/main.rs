@@ -2,6 +2,8 @@
 
 use clap::Parser;
 use siftfs_fronts::appends::together;
+use siftfs_fronts::killed::kills;
+use siftfs_fronts::killed::serve::serve;
 use siftfs_fronts::programs::crowd;
 use siftfs_fronts::recall_times;
 use siftfs_fronts::recalls::each_call;
@@ -49,6 +51,9 @@ struct Args {
     /// Times of this many recalls of a write lease, instead
     #[arg(long)]
     recall_times: Option<usize>,
+    /// Rounds in which the process with all front ends is killed, instead
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    kills: Option<u64>,
     /// Seconds that a call may take
     #[arg(long, default_value_t = 20)]
     patience: u64,
@@ -58,6 +63,12 @@ struct Args {
     /// As the programs, on these mounts
     #[arg(long, hide = true)]
     on: Vec<PathBuf>,
+    /// As the process that is killed, with this volume
+    #[arg(long, hide = true, requires = "socket")]
+    serve: Option<PathBuf>,
+    /// Where that process listens
+    #[arg(long, hide = true)]
+    socket: Option<PathBuf>,
 }
 
 fn one_history(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
@@ -186,6 +197,12 @@ fn recalling(args: &Args, requests: Requests) -> Result<()> {
     stage.end()
 }
 
+fn killing(args: &Args, rounds: u64, requests: Requests) -> Result<()> {
+    let did = kills(args.seed, rounds, requests)?;
+    println!("{did:?}");
+    Ok(())
+}
+
 fn work_on(args: &Args, programs: u64) -> ExitCode {
     let [length, patience] = [args.seconds, args.patience].map(Duration::from_secs);
     match crowd(&args.on, args.seed, programs, length, patience) {
@@ -209,7 +226,11 @@ fn work_on(args: &Args, programs: u64) -> ExitCode {
 fn main() -> ExitCode {
     let args = Args::parse();
     let requests = if args.ring { Requests::Ring } else { Requests::Device };
+    if let (Some(volume), Some(socket)) = (&args.serve, &args.socket) {
+        return ended(serve((volume, args.seed), &args.on, socket, requests));
+    }
     let result = match args.programs {
+        None if args.kills.is_some() => killing(&args, args.kills.unwrap_or(1), requests),
         None if args.recall_times.is_some() => recall_times(&args, requests),
         None if args.detached => detached(&args, requests),
         None if args.leases => recalling(&args, requests),
@@ -218,6 +239,10 @@ fn main() -> ExitCode {
         Some(programs) => at_once(&args, programs, requests),
         None => in_turns(&args, requests),
     };
+    ended(result)
+}
+
+fn ended(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {

@@ -5,11 +5,11 @@ use crate::view;
 use siftfs::Volume;
 use siftfs_fuse::{Front, FuseMount, MountOptions, Requests};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, mkfs};
-use siftfs_proto::Opening;
+use siftfs_proto::{Cache, FileService, Opening};
 use siftfs_rig::place::{Failed, Place, Result};
 use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -57,6 +57,35 @@ pub(crate) fn said(e: impl Display) -> Failed {
     Failed(e.to_string())
 }
 
+/// Mounts a volume on `dir`, beside its other front ends. `open` opens the session; the thread ends
+/// with the mount.
+///
+/// # Errors
+/// What mount(2) says.
+pub fn front_at(
+    dir: &Path,
+    requests: Requests,
+    open: impl FnOnce(Opening, Arc<dyn Cache>) -> siftfs_base::Result<Arc<dyn FileService>>,
+) -> Result<JoinHandle<io::Result<()>>> {
+    let front = Arc::new(Front::default());
+    let service = open(Opening::kernel(), front.clone()).map_err(said)?;
+    let options = MountOptions { requests, shared: true, ..MountOptions::default() };
+    let mount = FuseMount::new(service, dir, &options).map_err(said)?.with_front(front);
+    Ok(std::thread::spawn(move || mount.serve()))
+}
+
+/// The volume is plain ext4, without a fault.
+///
+/// # Errors
+/// What e2fsck says.
+pub fn e2fsck(volume: &Path) -> Result<()> {
+    let out = siftfs_rig::place::output("e2fsck", &["-fn", &volume.to_string_lossy()])?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(Failed(String::from_utf8_lossy(&out.stdout).into_owned())),
+    }
+}
+
 impl Stage {
     /// A new volume, mounted `count` times.
     ///
@@ -87,13 +116,10 @@ impl Stage {
     /// What mount(2) says.
     pub fn mount(&mut self, name: &str, requests: Requests) -> Result<()> {
         let dir = self.place.mount_point(name)?.canonicalize().map_err(said)?;
-        let front = Arc::new(Front::default());
-        let cache = front.clone();
-        let service = self.embed(move |volume| volume.front(Opening::kernel(), cache));
-        let service = service.map_err(said)?;
-        let options = MountOptions { requests, shared: true, ..MountOptions::default() };
-        let mount = FuseMount::new(service, &dir, &options).map_err(said)?.with_front(front);
-        self.servers.push(std::thread::spawn(move || mount.serve()));
+        let server = front_at(&dir, requests, |opening, cache| {
+            self.embed(move |volume| volume.front(opening, cache))
+        })?;
+        self.servers.push(server);
         self.dirs.push(dir);
         Ok(())
     }
@@ -151,12 +177,7 @@ impl Stage {
         drop(calls);
         let volume = thread.join().map_err(|_| Failed("the embedding program panicked".into()))?;
         volume.close().map_err(said)?;
-        let image = self.place.path("volume");
-        let out = siftfs_rig::place::output("e2fsck", &["-fn", &image.to_string_lossy()])?;
-        match out.status.success() {
-            true => Ok(()),
-            false => Err(Failed(String::from_utf8_lossy(&out.stdout).into_owned())),
-        }
+        e2fsck(&self.place.path("volume"))
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// One file or directory, as far as a plain file system shows the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// Size in bytes; 0 for a directory.
     pub size: u64,
@@ -27,7 +27,8 @@ pub type View = BTreeMap<String, Seen>;
 /// Times by path, which only front ends of one volume have alike.
 pub type Times = BTreeMap<String, (i64, i64, i64, i64)>;
 
-/// What lies below a directory of a mount, or of a plain file system.
+/// What lies below a directory of a mount, or of a plain file system. Names that are no UTF-8 are
+/// left out: the embedding program's paths cannot have them.
 ///
 /// # Errors
 /// What a call says.
@@ -36,7 +37,7 @@ pub fn of_directory(root: &Path) -> io::Result<(View, Times)> {
     let mut todo = vec![String::new()];
     while let Some(dir) = todo.pop() {
         for entry in fs::read_dir(root.join(&dir))? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
+            let Ok(name) = entry?.file_name().into_string() else { continue };
             if name == "lost+found" {
                 continue;
             }
@@ -70,7 +71,7 @@ fn mode(kind: FileKind, perm: u16) -> u32 {
     kind | u32::from(perm)
 }
 
-/// What a program that embeds the volume sees.
+/// What a program that embeds the volume sees, as [`of_directory`].
 ///
 /// # Errors
 /// What a call says.
@@ -79,7 +80,7 @@ pub fn of_volume(volume: &Volume) -> siftfs_base::Result<(View, Times)> {
     let mut todo = vec![String::new()];
     while let Some(dir) = todo.pop() {
         for entry in volume.read_dir(&format!("/{dir}"))? {
-            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            let Ok(name) = String::from_utf8(entry.name) else { continue };
             if matches!(name.as_str(), "." | ".." | "lost+found") {
                 continue;
             }

@@ -20,8 +20,8 @@ fn by_both(args: &[&str]) {
     }
 }
 
-/// Seconds of a campaign: half an hour for all of them with `SIFTFS_LONG=1`.
-fn seconds(daily: u32, long: u32) -> String {
+/// How long a campaign goes on: half an hour for all of them with `SIFTFS_LONG=1`.
+fn length(daily: u32, long: u32) -> String {
     match std::env::var("SIFTFS_LONG") {
         Ok(_) => long.to_string(),
         Err(_) => daily.to_string(),
@@ -30,17 +30,17 @@ fn seconds(daily: u32, long: u32) -> String {
 
 #[test]
 fn front_ends_that_take_turns_see_one_file_system() {
-    by_both(&["--seconds", &seconds(10, 600), "--seed", "1"]);
+    by_both(&["--seconds", &length(10, 600), "--seed", "1"]);
 }
 
 #[test]
 fn three_mounts_take_turns() {
-    campaign(&["--seconds", &seconds(5, 600), "--seed", "1000", "--mounts", "3"]);
+    campaign(&["--seconds", &length(5, 600), "--seed", "1000", "--mounts", "3"]);
 }
 
 #[test]
 fn programs_at_once_never_wait_for_ever() {
-    by_both(&["--programs", "12", "--seconds", &seconds(8, 300), "--seed", "1"]);
+    by_both(&["--programs", "12", "--seconds", &length(8, 300), "--seed", "1"]);
 }
 
 /// Seen to fail when pages of a mount without a place are not dropped by notification.
@@ -62,4 +62,11 @@ fn each_recall_brings_what_the_holder_kept() {
 #[test]
 fn calls_see_what_a_holder_kept_for_itself() {
     by_both(&["--leases"]);
+}
+
+/// Rounds on two volumes. Of what the process had acknowledged by any of its front ends nothing is
+/// lost.
+#[test]
+fn what_was_durable_outlives_the_process_with_all_front_ends() {
+    by_both(&["--kills", &length(24, 400), "--seed", "1"]);
 }

@@ -99,15 +99,15 @@ impl Drop for Process {
 type Watched = Vec<(String, Pid, OwnedFd)>;
 
 struct Guarded {
-    dir: PathBuf,
+    dirs: Vec<PathBuf>,
     processes: Mutex<Watched>,
     since: Mutex<Instant>,
     report: Mutex<Option<String>>,
     done: AtomicBool,
 }
 
-/// Ends the mount's connection and all processes if [`Watch::alive`] is not called for too long, so
-/// that a call that hangs on a mount returns, whatever it waits for.
+/// Ends the mounts' connections and all processes if [`Watch::alive`] is not called for too long,
+/// so that a call that hangs on a mount returns, whatever it waits for.
 pub struct Watch {
     shared: Arc<Guarded>,
     thread: Option<JoinHandle<()>>,
@@ -118,13 +118,13 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// Ends everything after `limit` without [`Watch::alive`]. The mount is what is mounted at
-    /// `dir` then.
-    pub fn start(dir: &Path, limit: Duration) -> Self {
-        // As the table of mounts has it.
-        let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
+    /// Ends everything after `limit` without [`Watch::alive`]. The mounts are what is mounted at
+    /// `dirs` then.
+    pub fn start(dirs: &[&Path], limit: Duration) -> Self {
+        // As the table of mounts has them.
+        let shown = |dir: &&Path| dir.canonicalize().unwrap_or_else(|_| dir.into());
         let shared = Arc::new(Guarded {
-            dir,
+            dirs: dirs.iter().map(shown).collect(),
             processes: Mutex::default(),
             since: Mutex::new(Instant::now()),
             report: Mutex::default(),
@@ -187,9 +187,12 @@ impl Guarded {
         if !said.complete {
             text.push_str("of more processes nothing could be read\n");
         }
-        for number in connection::at(&self.dir) {
-            let how = connection::abort(number).map_or_else(|Failed(e)| e, |()| "aborted".into());
-            text.push_str(&format!("FUSE connection {number} of {}: {how}\n", self.dir.display()));
+        for dir in &self.dirs {
+            for number in connection::at(dir) {
+                let how = connection::abort(number);
+                let how = how.map_or_else(|Failed(e)| e, |()| "aborted".into());
+                text.push_str(&format!("FUSE connection {number} of {}: {how}\n", dir.display()));
+            }
         }
         for (_, _, fd) in &living {
             let _gone = pidfd_send_signal(fd, Signal::KILL);

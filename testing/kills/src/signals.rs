@@ -27,32 +27,36 @@ impl Signals {
         self.dying.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_dying(&self) -> bool {
+    /// May the host be gone?
+    pub fn is_dying(&self) -> bool {
         self.dying.load(Ordering::SeqCst)
     }
 
     /// The first failure of a worker.
+    /// Something is wrong: all end.
     pub fn failure(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn stopped(&self) -> bool {
+    /// Is this the end?
+    pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
     /// A call returned, which promised durability or did not.
-    pub(crate) fn returned(&self, acknowledged: bool) {
+    pub fn returned(&self, acknowledged: bool) {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.acknowledged.fetch_add(u64::from(acknowledged), Ordering::SeqCst);
     }
 
-    pub(crate) fn fail(&self, why: String) {
+    /// Something is wrong: all end.
+    pub fn fail(&self, why: String) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.stop();
     }
 }
 
 /// Does this error say that the host has died?
-pub(crate) fn is_gone(e: Errno) -> bool {
+pub fn is_gone(e: Errno) -> bool {
     [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED].contains(&e)
 }

@@ -52,7 +52,7 @@ impl<'a> Stage<'a> {
         let (dir, kernel) = (place.mount_point("mount")?, place.mount_point("kernel")?);
         std::fs::create_dir_all(place.path("logs")).map_err(failed("logs"))?;
         connection::prepare()?;
-        let watch = Watch::start(&dir, STUCK);
+        let watch = Watch::start(&[&dir], STUCK);
         Ok(Self {
             place,
             siftfs: siftfs.into(),

@@ -106,7 +106,7 @@ fn without_progress_the_connection_ends() {
     let daemon = s.daemon();
     daemon.stop();
     // Of the daemon, which the harness would kill, it knows nothing here.
-    let watch = Watch::start(s.dir().as_ref(), Duration::from_secs(1));
+    let watch = Watch::start(&[s.dir().as_ref()], Duration::from_secs(1));
     let path = s.path("f");
     let (tell, told) = channel();
     thread::spawn(move || tell.send(File::create(path).map(drop)));
