@@ -4,8 +4,11 @@
 use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::{Compound, Step, Wanted};
 use siftfs_proto::*;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::ScopedJoinHandle;
 
 mod support;
 use support::World;
@@ -301,10 +304,23 @@ fn r50_whole_blocks_are_moved() {
     drop(to_other);
 }
 
+/// Waits until a thread, which `/proc` shows here, waits for a lock or has ended. No thread of this
+/// volume works but those of its test, and so all other locks are free in the end.
+fn waits_or_ended<T>(thread: &ScopedJoinHandle<'_, T>, shown: &Path) {
+    let stat = Path::new("/proc").join(shown).join("stat");
+    let mut asleep = 0;
+    while asleep < 1000 && !thread.is_finished() {
+        // The state follows the name in parentheses.
+        let sleeps = std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") S "));
+        asleep = if sleeps { asleep + 1 } else { 0 };
+        std::thread::yield_now();
+    }
+}
+
 /// While a kernel that was alone forgets what it knows, no session is open that could change it:
 /// not the one that came first, and none that came meanwhile.
 ///
-/// Seen to fail when the second one does not wait.
+/// Seen to fail, each of 20 times, when the second one does not wait.
 #[test]
 fn nobody_joins_before_a_kernel_that_was_alone_has_forgotten() {
     /// Hands over what is to be forgotten.
@@ -319,15 +335,22 @@ fn nobody_joins_before_a_kernel_that_was_alone_has_forgotten() {
     let (tell, told) = channel();
     let kernel = v.front(Opening::kernel(), Arc::new(Alone(Mutex::new(tell)))).expect("a session");
     let ino = create(&kernel, "f");
+    let forgotten = AtomicBool::new(false);
+    let join = |tell: Sender<PathBuf>| {
+        let _ = tell.send(std::fs::read_link("/proc/thread-self").unwrap());
+        let session = v.session(Opening::owner()).expect("a session");
+        assert!(forgotten.load(Ordering::SeqCst), "it joined before");
+        session
+    };
     std::thread::scope(|scope| {
-        let join = || v.session(Opening::owner()).expect("a session");
-        let first = scope.spawn(join);
+        let (tell, shown) = channel();
+        let first = scope.spawn(|| join(channel().0));
         let notice = told.recv().expect("what it knows");
         assert!(notice.attributes.contains(&ino));
         assert_eq!(notice.names, [name("f")]);
-        let second = scope.spawn(join);
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        assert!(!first.is_finished() && !second.is_finished());
+        let second = scope.spawn(|| join(tell));
+        waits_or_ended(&second, &shown.recv().unwrap());
+        forgotten.store(true, Ordering::SeqCst);
         drop(notice);
         let sessions = [first, second].map(|session| session.join().unwrap());
         assert!(told.try_recv().is_err(), "it forgets once");
