@@ -18,9 +18,9 @@ pub const SEATS: usize = 6;
 /// whose slots are pages, which alone are written through mappings.
 pub const HOT: Range<usize> = 0..4;
 /// See [`HOT`].
-pub const COLD: Range<usize> = 4..16;
+pub const COLD: Range<usize> = 4..40;
 /// See [`HOT`].
-pub const PAGED: Range<usize> = 16..20;
+pub const PAGED: Range<usize> = 40..44;
 /// Names of each seat.
 const NAMES: usize = 4;
 /// Bytes of a record in the log, and in the file of a name.

@@ -74,7 +74,7 @@ pub struct Mount {
 }
 
 /// Descriptors that are kept.
-const KEPT: usize = 24;
+const KEPT: usize = 48;
 
 impl Mount {
     /// The one at `root`.

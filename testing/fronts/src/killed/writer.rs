@@ -261,7 +261,12 @@ impl<'a> Writer<'a> {
 
     /// A read shows what returned last, by any door.
     fn look(&mut self, door: &mut dyn Door) -> Result<bool, Ended> {
-        let file = self.file(0..PAGED.end);
+        // Each look has a lease recalled, and a file of which that happens often is leased no more.
+        let file = match self.rng.below(100) {
+            0..60 => self.file(HOT),
+            60..68 => self.file(COLD),
+            _ => self.file(PAGED),
+        };
         let (slots, size) = shape(file);
         let at = self.rng.below(slots as u64) as usize;
         let item = slot(file, at);
@@ -330,8 +335,8 @@ impl<'a> Writer<'a> {
         let draw = self.rng.below(100);
         let file = match draw {
             0..50 => self.file(HOT),
-            50..60 => self.file(COLD),
-            60..78 => self.file(PAGED),
+            50..68 => self.file(COLD),
+            68..82 => self.file(PAGED),
             _ => return self.sync(Scope::Log, LOG, || door.sync(LOG)),
         };
         let path = path_of_file(file);
