@@ -196,7 +196,7 @@ impl FileService for Endpoint {
         match req {
             Request::Fsync { file, datasync } => {
                 let req = Request::Fsync { file, datasync };
-                match self.carry_out(cred, req, |call, _| call.any_target(file)).0 {
+                match self.carry_out(cred, req, |call, _| call.durable_target(file)).0 {
                     Ok(ino) => self.runtime.fsync_then(ino, datasync, |result| {
                         done(result.map(acknowledged));
                     }),
@@ -358,6 +358,12 @@ impl Call<'_> {
                 self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true))
             }
         }
+    }
+
+    /// The inode of a file that is to be made durable. It is looked for under the state lock, where
+    /// another session's lease of it is recalled (rule R48), also if the request names it.
+    pub(super) fn durable_target(&self, file: Target) -> Result<InodeNr> {
+        self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true))
     }
 
     /// Carries out a request that changes nothing durable, as often as it takes.
