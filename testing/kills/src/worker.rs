@@ -267,7 +267,7 @@ impl Worker {
         };
         let want = self.begin(&op, prepared.how);
         let found = prepared.run(&self.place, &mut self.handles, promise);
-        if signals.is_dying() && cut_off(&want, &found) {
+        if signals.is_dying() && (cut_off(&want, &found) || lost_pages(prepared.how, &found)) {
             self.story.push("  under way when the host died".into());
             return Ok(false);
         }
@@ -489,6 +489,11 @@ fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
         }
         (_, found) => found.as_ref().is_err_and(says_gone),
     }
+}
+
+/// Pages that could not be sent or filled are EIO, and do not say that the host has died.
+fn lost_pages(how: How, found: &Result<Reply, Refused>) -> bool {
+    how.reads() && *found == Err(Refused::Errno(libc::EIO))
 }
 
 /// The mount has no daemon any more. ECANCELED answers a request that was on its way into a ring

@@ -250,5 +250,8 @@ fn what_a_death_cut_short_is_under_way() {
     for gone in [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED] {
         assert!(cut_off(&Ok(written(9)), &Err(Refused::Errno(gone))));
     }
-    assert!(!cut_off(&Ok(written(9)), &Err(Refused::Errno(libc::EIO))));
+    let lost = Err(Refused::Errno(libc::EIO));
+    assert!(!cut_off(&Ok(written(9)), &lost));
+    assert!(lost_pages(How::Mapping, &lost) && !lost_pages(How::Call, &lost));
+    assert!(!lost_pages(How::Mapping, &Err(Refused::Errno(libc::EINVAL))));
 }

@@ -70,7 +70,6 @@ pub fn kills(seed: u64, rounds: u64, requests: Requests) -> Result<Summary> {
             (Err(Failed(why)), stuck) => [why, stuck.unwrap_or_default()].join("\n"),
         };
         campaign.end_all();
-        campaign.story.sort();
         let why_and_how = format!("{why}\n{plan:?}\n\n{}\n", campaign.story.join("\n"));
         let dir = keep(&place, seed, round, &why_and_how);
         return Err(Failed(format!("round {round} of seed {seed}: {why}\n{plan:?}\n{dir}")));

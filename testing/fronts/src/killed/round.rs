@@ -35,7 +35,7 @@ pub struct Run<'a> {
     past: Option<Past>,
     /// Counts.
     pub summary: Summary,
-    /// What the writers of the last round did.
+    /// What the writers of the last round did, by time, and what the workers did if one failed.
     pub story: Vec<String>,
 }
 
@@ -86,7 +86,11 @@ impl<'a> Run<'a> {
             None => self.begin(plan)?,
         };
         writer::give_out(&past.book, plan.round);
-        past.after = self.load(plan, &mut past)?;
+        let left = self.load(plan, &mut past);
+        past.after = left.inspect_err(|_| {
+            let told = past.workers.iter().flat_map(Worker::story);
+            self.story.extend(told.map(|line| format!("worker: {line}")));
+        })?;
         self.summary.rounds += 1;
         if last {
             self.start_again(plan, past.after)?;
@@ -233,6 +237,7 @@ impl<'a> Run<'a> {
             (killed, stories.collect())
         });
         self.story = story;
+        self.story.sort();
         self.summary.calls += signals.calls.load(Ordering::SeqCst);
         self.summary.acknowledged += signals.acknowledged.load(Ordering::SeqCst);
         self.summary.kept += past.book.take_kept();
