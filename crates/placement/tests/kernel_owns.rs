@@ -62,7 +62,14 @@ fn untimed_changes_leave_the_times() {
                 set: SetAttr { kill_priv: true, ..SetAttr::default() },
                 times,
             },
-            Request::Open { ino, access: Access::Both, truncate: true, kill_priv: false, times },
+            Request::Open {
+                ino,
+                access: Access::Both,
+                truncate: true,
+                kill_priv: false,
+                times,
+                beside_lease: false,
+            },
         ]
     };
     let sizes = [5000, 20_000, 20_000, 30_000, 50_000, 50_000, 0];

@@ -44,7 +44,14 @@ const BY_FILE: &[(&str, Build, Option<i32>)] = &[
         "open emptied",
         |a| {
             let (ino, access) = (a.ino, Access::Both);
-            Request::Open { ino, access, truncate: true, kill_priv: false, times: true }
+            Request::Open {
+                ino,
+                access,
+                truncate: true,
+                kill_priv: false,
+                times: true,
+                beside_lease: false,
+            }
         },
         None,
     ),

@@ -27,7 +27,7 @@ pub fn look_up(session: &Session, name: &str) -> Attr {
 }
 
 pub fn opening(ino: u32) -> Request {
-    Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false, times: true }
+    Request::open(ino, Access::Both)
 }
 
 pub fn open(session: &Session, name: &str) -> Handle {
@@ -62,7 +62,7 @@ pub fn read(session: &Session, handle: Handle) -> Vec<u8> {
 }
 
 pub fn lease(session: &Session, file: impl Into<Target>) -> Result<LeaseId, i32> {
-    let leased = ask(session, Request::Lease { file: file.into() })?;
+    let leased = ask(session, Request::Lease { file: file.into(), writers: None })?;
     Ok(leased.leased().expect("a lease").0)
 }
 

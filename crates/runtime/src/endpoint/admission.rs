@@ -140,7 +140,7 @@ fn named(req: &Request) -> Named {
         | R::GetLock { file, .. }
         | R::SetLock { file, .. }
         | R::SectionStart { file }
-        | R::Lease { file } => Named::file(file),
+        | R::Lease { file, .. } => Named::file(file),
         R::CloseLocks { ino, .. } => Named::file(Target::Inode(ino)),
         R::GetAttr { file: Target::Inode(ino) }
         | R::ReadLink { ino }

@@ -32,7 +32,7 @@ impl Call<'_> {
         use Request as R;
         match req {
             R::Open { ino, access, truncate: false, .. } => self.open_file(ino, access),
-            R::Open { ino, access, truncate: true, kill_priv, times } => {
+            R::Open { ino, access, truncate: true, kill_priv, times, .. } => {
                 self.open_emptied(ino, access, kill_priv, times)
             }
             R::Hold { ino } => self.hold(ino),

@@ -51,7 +51,7 @@ impl Call<'_> {
     /// Carries out a request about leases.
     pub(super) fn leases(&self, req: Request) -> Result<Reply> {
         match req {
-            Request::Lease { file } => self.lease(file),
+            Request::Lease { file, writers: _ } => self.lease(file),
             Request::LeaseWrite { lease, offset, data } => self.write_leased(lease, offset, data),
             Request::LeaseKeep { lease } => {
                 self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)

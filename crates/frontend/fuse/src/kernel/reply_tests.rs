@@ -58,6 +58,7 @@ fn attributes() -> Attr {
         mtime: t(i64::MIN),
         ctime: t(1 << 33),
         crtime: t(9),
+        held: false,
     }
 }
 

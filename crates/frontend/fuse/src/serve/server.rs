@@ -213,7 +213,8 @@ impl Server {
         // write.
         let access = if write { Access::Both } else { Access::Read };
         let times = self.agreed.moves_times();
-        let request = Request::Open { ino, access, truncate, kill_priv, times };
+        let request =
+            Request::Open { ino, access, truncate, kill_priv, times, beside_lease: false };
         let handle = self.opened(cred, request)?;
         self.opened_by(cred, handle, ino, flags);
         if let Some(attr) = setgid {
