@@ -3,6 +3,8 @@
 mod doors;
 mod draining;
 mod holders;
+mod lending;
+mod shown;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -27,11 +27,15 @@ impl Call<'_> {
     /// May the session make this request? What is returned is kept until it is carried out.
     ///
     /// # Errors
-    /// `EPERM`: only an administrator's session may. `ESTALE`: it names an inode that the session
+    /// `EPERM`: only an administrator's session may, or the session changes nothing but what is
+    /// leased to it. `ESTALE`: it names an inode that the session
     /// has not looked up (rule R31). `ENFILE`, `EAGAIN`: the session has as much as it may have.
     pub(super) fn admit(&self, req: &Request) -> Result<Admitted<'_>> {
         let opening = &self.session.opening;
         if !opening.administrator && is_administration(req) {
+            return Err(errno(libc::EPERM));
+        }
+        if self.session.lends && !is_lending(req) {
             return Err(errno(libc::EPERM));
         }
         let limited = opening.limits != Limits::NONE;
@@ -94,6 +98,26 @@ impl Call<'_> {
 /// What only an administrator's session may ask for.
 fn is_administration(req: &Request) -> bool {
     matches!(req, Request::Status | Request::Checkpoint | Request::SyncAll | Request::Trim { .. })
+}
+
+/// What a session may ask for that changes nothing but what is leased to it.
+fn is_lending(req: &Request) -> bool {
+    use Request as R;
+    match req {
+        R::Lease { .. }
+        | R::LeaseWrite { .. }
+        | R::LeaseKeep { .. }
+        | R::LeaseReturn { .. }
+        | R::Hold { .. }
+        | R::Release { .. }
+        | R::Forget { .. }
+        | R::GetAttr { .. }
+        | R::Read { .. }
+        | R::Fsync { .. }
+        | R::EndSession => true,
+        R::Open { truncate, .. } => !truncate,
+        _ => false,
+    }
 }
 
 /// What a request names: a file, which may be open, and inodes by their numbers.

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 
 /// A request that is being carried out.
 pub(crate) struct Doing {
-    session: Option<SessionId>,
+    pub(super) session: Option<SessionId>,
     /// The file that it names, if it touches one, and whether the session may have pages of it
     /// afterwards.
     file: Option<(Target, bool)>,
@@ -40,17 +40,6 @@ impl Doing {
                 st.leases.touch_file(&st.metadata.tree, Touch { session, pages }, file)
             }
             _ => Ok(()),
-        }
-    }
-
-    /// The request touches an inode that it has found.
-    ///
-    /// # Errors
-    /// As [`Doing::touch`].
-    pub(crate) fn touch_inode(&self, st: &mut State, ino: InodeNr) -> Step<()> {
-        match self.session {
-            Some(session) => st.leases.touch(Touch { session, pages: false }, ino),
-            None => Ok(()),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, Tree};
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Holder, LeaseId, Owed, Target};
+use siftfs_proto::{Holder, LeaseId, Owed, Shown, Target};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,8 +71,9 @@ struct Lease {
     phase: Phase,
     /// When it ends by itself.
     until: u64,
-    /// The file's size when it was granted.
-    size: u64,
+    /// The smallest and the largest size that others may have been told of: the file's when it was
+    /// granted, and those that were shown.
+    told: (u64, u64),
 }
 
 impl Lease {
@@ -120,8 +121,8 @@ pub struct Ended {
     pub ino: InodeNr,
     /// Whose it was.
     pub session: SessionId,
-    /// The file's size when it was granted.
-    pub size: u64,
+    /// The smallest and the largest size that others were told of.
+    pub told: (u64, u64),
 }
 
 /// All leases that have not ended.
@@ -213,7 +214,7 @@ impl Leases {
             }
         };
         let phase = Phase::Draining { touched: false, pages: false };
-        let lease = Lease { id, session, generation, phase, until: 0, size: 0 };
+        let lease = Lease { id, session, generation, phase, until: 0, told: (0, 0) };
         self.of_file.insert(ino, lease);
         self.files.insert(id, ino);
         Ok(id)
@@ -259,7 +260,7 @@ impl Leases {
         }
         let lease = self.files.get(&id).and_then(|ino| self.of_file.get_mut(ino));
         let lease = lease.expect("just seen");
-        (lease.phase, lease.size) = (Phase::Granted, size);
+        (lease.phase, lease.told) = (Phase::Granted, (size, size));
         lease.until = now.saturating_add(ns(self.term));
         Ok(true)
     }
@@ -305,6 +306,30 @@ impl Leases {
                 Ok(())
             }
             Phase::Granted | Phase::Recalled => Err(Stop::Recall(ino)),
+        }
+    }
+
+    /// Attributes of the inode are about to be told to a session. If another one has the lease,
+    /// what its holder shows: the size that is told follows by [`Leases::note_told`].
+    ///
+    /// # Errors
+    /// Stops if the lease has to end before: its holder shows nothing, or its term is over.
+    pub fn look(&mut self, session: SessionId, ino: InodeNr, now: u64) -> Step<Option<Shown>> {
+        let lease = self.of_file.get_mut(&ino).filter(|lease| lease.session != session);
+        let Some(lease) = lease else { return Ok(None) };
+        if let Phase::Draining { touched, .. } = &mut lease.phase {
+            *touched = true;
+            return Ok(None);
+        }
+        let holding = self.holders.get(&lease.session).filter(|_| !lease.is_over(self.term, now));
+        let shown = holding.and_then(|holding| holding.holder.attributes(lease.id));
+        shown.map(Some).ok_or(Stop::Recall(ino))
+    }
+
+    /// Others are told that the leased file has this size.
+    pub fn note_told(&mut self, ino: InodeNr, size: u64) {
+        if let Some(lease) = self.of_file.get_mut(&ino) {
+            lease.told = (lease.told.0.min(size), lease.told.1.max(size));
         }
     }
 
@@ -461,7 +486,7 @@ impl Leases {
         let lease = self.take(ino)?;
         inodes.let_go(ino);
         let granted = !matches!(lease.phase, Phase::Draining { .. });
-        granted.then_some(Ended { ino, session: lease.session, size: lease.size })
+        granted.then_some(Ended { ino, session: lease.session, told: lease.told })
     }
 }
 

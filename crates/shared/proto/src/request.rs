@@ -57,8 +57,8 @@ pub enum Request {
     /// latest with a crash, unless `Link` names it before, which `exclusive` rules out. `parent` is
     /// where it would be: it gives what a new file inherits. Reply: `Created`.
     TmpFile { parent: InodeNr, perm: u16, exclusive: bool },
-    /// Open a regular file; truncates to 0 when asked. `beside_lease`: whoever opens it holds the
-    /// file's write lease by another session, which therefore goes on, unless the file is
+    /// Open a regular file; truncates to 0 when asked. `beside_lease`: the program that opens it
+    /// holds the file's write lease by another session. That lease goes on, unless the file is
     /// truncated. Only a kernel's session says so. Reply: `Opened`.
     Open {
         ino: InodeNr,
