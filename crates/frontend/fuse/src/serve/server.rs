@@ -77,7 +77,7 @@ impl Server {
             sections: Sections::default(),
             operations: Switch::new(true),
             kernel_times: Arc::default(),
-            shares: Shares::new(agreed.shared),
+            shares: Shares::new(agreed.shared, agreed.private_logs),
         }
     }
 
@@ -130,7 +130,7 @@ impl Server {
     /// A file was opened.
     pub(crate) fn opened_by(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
         let mut flags = flags;
-        if let Some(known) = &self.shares.known {
+        if let Some(known) = self.shares.known.as_ref().filter(|known| known.is_shared()) {
             known.opened(ino);
             if appends(flags) {
                 flags |= libc::O_DIRECT.cast_unsigned();
@@ -354,7 +354,7 @@ impl Server {
     /// it cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
         self.before_change(cred, r.to)?;
-        let size = self.entry(cred, Request::GetAttr { file: r.from.into() })?.size;
+        let size = settled_size(self, cred, r.from)?;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
         let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
@@ -405,10 +405,7 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let (size, times) = (
-            self.entry(cred, Request::GetAttr { file: ino.into() })?.size,
-            self.agreed.moves_times(),
-        );
+        let (size, times) = (settled_size(self, cred, ino)?, self.agreed.moves_times());
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
             self.done(cred, Request::Allocate { file: ino.into(), mode, offset, len, times })?;
@@ -474,11 +471,12 @@ impl Server {
     }
 
     pub(crate) fn forget(&self, cred: &Credentials, ino: InodeNr, count: u64) {
-        let at = self.shares.known.as_ref().map(|known| known.moment());
+        let known = self.shares.known.as_ref().filter(|known| known.watches(ino));
+        let at = known.map(|known| known.moment());
         if let Err(error) = self.call(cred, Request::Forget { ino, count }) {
             tracing::warn!(ino, count, %error, "forget failed");
         }
-        if let (Some(known), Some(at)) = (&self.shares.known, at)
+        if let (Some(known), Some(at)) = (known, at)
             && !knows(self, ino)
         {
             known.forgotten(ino, at);
@@ -510,6 +508,18 @@ impl Server {
         }
         Ok(out)
     }
+}
+
+/// The size of a file, of which nobody has anything that others have not seen.
+fn settled_size(server: &Server, cred: &Credentials, ino: InodeNr) -> Result<u64> {
+    let get = || server.entry(cred, Request::GetAttr { file: ino.into() });
+    let attr = get()?;
+    if !attr.held {
+        return Ok(attr.size);
+    }
+    // What its holder shows is no answer to a call that goes by it.
+    server.data(cred, Request::Read { file: ino.into(), offset: 0, len: 0 })?;
+    get().map(|attr| attr.size)
 }
 
 /// May the kernel of `server` know the inode?
