@@ -206,3 +206,36 @@ fn to_open_a_file_to_be_read_recalls_nothing() {
     give_back(&session, held).expect("given back");
     assert_eq!(reading.join().expect("the read returns"), b"old bytes");
 }
+
+/// What a session that lends cannot change is told beside its lease; others' sessions can change
+/// it, and nobody would hear of that.
+#[test]
+fn attributes_that_no_lender_changes_recall_nothing() {
+    let world = World::new(1);
+    let v = world.open();
+    let kernel = v.session(Opening::kernel()).expect("a session");
+    make(&kernel, "f");
+    let file: Target = look_up(&kernel, "f").ino.into();
+    let name = || b"user.x".to_vec();
+    let set = |value: &[u8]| {
+        let (value, mode) = (value.to_vec(), XattrMode::Set);
+        Request::SetXattr { file, name: name(), value, mode, kill_setgid: false }
+    };
+    ask(&kernel, set(b"1")).expect("set");
+    let (session, told, _) = lender(&v);
+    let handle = ask(&session, opening(look_up(&kernel, "f").ino)).unwrap().opened().unwrap();
+    let held = lease(&session, handle).expect("a lease");
+    for looks in [
+        Request::GetXattr { file, name: name() },
+        Request::ListXattr { file },
+        Request::GetFlags { file },
+    ] {
+        ask(&kernel, looks).expect("it waits for nobody");
+    }
+    assert!(told.try_recv().is_err(), "nobody recalled");
+    let (changes, other) = (set(b"2"), kernel.clone());
+    let changing = spawn(move || ask(&other, changes).map(drop));
+    assert_eq!(told.recv(), Ok(held));
+    give_back(&session, held).expect("given back");
+    assert_eq!(changing.join().expect("it returns"), Ok(()));
+}

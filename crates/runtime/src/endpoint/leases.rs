@@ -3,6 +3,7 @@
 use super::Call;
 use crate::session::{Session, recall};
 use crate::state::State;
+use crate::state::leases::Does;
 use crate::state::step::{Step, Stop};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
@@ -23,10 +24,10 @@ enum Drained {
 }
 
 /// The file that a request of `session` names and touches, so that a write lease of it is recalled
-/// first; and whether the session may have pages of it in its cache afterwards. What a request
-/// finds by a name it tells where it finds it, and so it does with attributes that it is to tell.
-/// To open a file to be read touches nothing: what is read then does.
-pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, bool)> {
+/// first; and what it does with it. What a request finds by a name it tells where it finds it, and
+/// so it does with attributes that it is to tell. To open a file to be read touches nothing: what
+/// is read then does.
+pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)> {
     use Request as R;
     match *req {
         R::Open { access: Access::Read, truncate: false, .. } => None,
@@ -34,20 +35,20 @@ pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, bool)
         R::Read { file, .. }
         | R::Write { file, .. }
         | R::Append { file, .. }
-        | R::WriteBack { file, .. } => Some((file, true)),
+        | R::WriteBack { file, .. } => Some((file, Does::Pages)),
+        R::GetXattr { file, .. } | R::ListXattr { file } | R::GetFlags { file } => {
+            Some((file, Does::Asides))
+        }
         R::SetAttr { file, .. }
-        | R::GetXattr { file, .. }
-        | R::ListXattr { file }
         | R::SetXattr { file, .. }
         | R::RemoveXattr { file, .. }
-        | R::GetFlags { file }
         | R::SetFlags { file, .. }
         | R::Fsync { file, .. }
         | R::Stage { file, .. }
         | R::Allocate { file, .. }
         | R::Seek { file, .. }
-        | R::SectionStart { file } => Some((file, false)),
-        R::Open { ino, .. } | R::Link { ino, .. } => Some((Target::Inode(ino), false)),
+        | R::SectionStart { file } => Some((file, Does::Anything)),
+        R::Open { ino, .. } | R::Link { ino, .. } => Some((Target::Inode(ino), Does::Anything)),
         _ => None,
     }
 }

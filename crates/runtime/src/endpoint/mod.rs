@@ -27,6 +27,7 @@ use siftfs_proto::{
     Owed, Reply, Request, Target,
 };
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A kernel that was alone may take that long to forget what it knows: a program may keep the lock
@@ -125,7 +126,7 @@ impl Endpoint {
     ) -> Result<Arc<Self>> {
         let endpoint = Self::begin(runtime, opening, false)?;
         endpoint.join(None)?;
-        runtime.lock().leases.hold(endpoint.session.id, holder);
+        runtime.lock().leases.hold(endpoint.session.id, holder, false);
         Ok(endpoint)
     }
 
@@ -142,7 +143,7 @@ impl Endpoint {
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<Self>> {
         let endpoint = Self::begin(runtime, opening, true)?;
-        runtime.lock().leases.hold(endpoint.session.id, holder);
+        runtime.lock().leases.hold(endpoint.session.id, holder, true);
         Ok(endpoint)
     }
 
@@ -219,7 +220,7 @@ impl FileService for Endpoint {
         match req {
             Request::Fsync { file, datasync } => {
                 let req = Request::Fsync { file, datasync };
-                match self.carry_out(cred, req, |call, _| call.any_target(file)).0 {
+                match self.carry_out(cred, req, |call, _| call.durable_target(file)).0 {
                     Ok(ino) => self.runtime.fsync_then(ino, datasync, |result| {
                         done(result.map(acknowledged));
                     }),
@@ -384,6 +385,15 @@ impl Call<'_> {
             Target::Open(_) => {
                 self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true))
             }
+        }
+    }
+
+    /// The inode of a file that is to be made durable. A kernel names it by its number, and while
+    /// no file is leased nothing is to be looked at.
+    pub(super) fn durable_target(&self, file: Target) -> Result<InodeNr> {
+        match file {
+            Target::Inode(ino) if self.runtime.leases.load(Ordering::SeqCst) == 0 => Ok(ino),
+            _ => self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true)),
         }
     }
 

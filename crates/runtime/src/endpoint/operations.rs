@@ -37,10 +37,10 @@ impl Call<'_> {
         let Self { runtime, session, .. } = *self;
         match req {
             R::Fsync { file, datasync } => {
-                runtime.fsync(self.any_target(file)?, datasync).map(acknowledged)
+                runtime.fsync(self.durable_target(file)?, datasync).map(acknowledged)
             }
             R::Stage { file, datasync } => {
-                let ino = self.any_target(file)?;
+                let ino = self.durable_target(file)?;
                 runtime.draw_staged(session, ino, datasync).map(Reply::Ticket)
             }
             R::Barrier => runtime.draw_barrier(session).map(Reply::Ticket),
