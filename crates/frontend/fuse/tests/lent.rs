@@ -8,5 +8,7 @@ mod knows;
 mod program;
 #[path = "support/rings.rs"]
 mod rings;
+#[path = "lent/tokens.rs"]
+mod tokens;
 #[path = "lent/world.rs"]
 mod world;

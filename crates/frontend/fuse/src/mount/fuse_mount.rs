@@ -9,6 +9,7 @@ use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::session::{Session, Wanted};
 use crate::kernel::transport::{RequestLoop, Requests, State};
+use crate::logs::tokens::Tokens;
 use crate::mount::detached::{Detached, attach};
 use crate::mount::mountinfo::{MountEntry, top_mount};
 use crate::mount::switch::Switch;
@@ -292,6 +293,11 @@ impl FuseMount {
     /// Changes [`MountOptions::operations`], also while the mount is served.
     pub fn operations(&self) -> Switch {
         self.server.operations.clone()
+    }
+
+    /// The tokens by which programs show what they have open, also while the mount is served.
+    pub fn tokens(&self) -> Arc<Tokens> {
+        self.server.tokens.clone()
     }
 
     /// Whether every change through this mount is refused, also while the mount is served. The

@@ -7,6 +7,7 @@ use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
 use crate::kernel::owing::owe;
 use crate::locks::waits::LockWaits;
+use crate::logs::tokens::Tokens;
 use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
@@ -44,7 +45,7 @@ pub(crate) struct Server {
     service: Arc<dyn FileService>,
     pub(crate) agreed: Agreed,
     /// The mount itself asks for synchronous writes.
-    synchronous: bool,
+    pub(crate) synchronous: bool,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) announced: Announced,
     pub(crate) copied_up: CopiedUp,
@@ -59,15 +60,19 @@ pub(crate) struct Server {
     /// Of files whose times the kernel owns.
     pub(crate) kernel_times: Arc<KernelTimes>,
     pub(crate) shares: Shares,
+    /// Of programs that ask for private logs.
+    pub(crate) tokens: Arc<Tokens>,
 }
 
 impl Server {
     pub(crate) fn new(service: Arc<dyn FileService>, agreed: Agreed) -> Self {
+        let open_files = Arc::new(OpenFiles::new(agreed.writeback));
         Self {
             service,
             agreed,
             synchronous: false,
-            open_files: Arc::new(OpenFiles::new(agreed.writeback)),
+            tokens: Arc::new(Tokens::new(open_files.clone())),
+            open_files,
             announced: Announced::default(),
             copied_up: CopiedUp::default(),
             invalidator: Arc::default(),
@@ -141,6 +146,7 @@ impl Server {
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
         let Closed { last, let_go } = self.open_files.closed(handle);
+        self.tokens.released(handle);
         if let Some(ino) = last {
             // What was announced was no write.
             self.announced.take_all(ino);
@@ -213,8 +219,8 @@ impl Server {
         // write.
         let access = if write { Access::Both } else { Access::Read };
         let times = self.agreed.moves_times();
-        let request =
-            Request::Open { ino, access, truncate, kill_priv, times, beside_lease: false };
+        let beside_lease = write && self.tokens.is_held_by(cred.pid, ino);
+        let request = Request::Open { ino, access, truncate, kill_priv, times, beside_lease };
         let handle = self.opened(cred, request)?;
         self.opened_by(cred, handle, ino, flags);
         if let Some(attr) = setgid {

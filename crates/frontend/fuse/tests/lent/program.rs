@@ -35,6 +35,10 @@ impl Program {
         program
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Has it begin with something.
     pub fn tell(&mut self, what: &str) {
         writeln!(self.child.stdin.as_mut().expect("a pipe"), "{what}").expect("it listens");

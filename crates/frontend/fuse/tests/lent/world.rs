@@ -4,7 +4,9 @@ use crate::program::PATIENCE;
 use crate::rings;
 use siftfs_base::{SystemClock, Timestamp};
 use siftfs_device::MemDevice;
-use siftfs_fuse::{Front, FuseMount, MountEntry, MountOptions, Requests, Traffic, abort, unmount};
+use siftfs_fuse::{
+    Front, FuseMount, MountEntry, MountOptions, Requests, Switch, Tokens, Traffic, abort, unmount,
+};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::{
     Credentials, FileService, Handle, Holder, Identity, LeaseId, Limits, Opening, ROOT_INO, Reply,
@@ -22,6 +24,8 @@ pub struct World {
     pub dir: tempfile::TempDir,
     entry: MountEntry,
     traffic: Traffic,
+    pub tokens: Arc<Tokens>,
+    pub operations: Switch,
     server: Option<JoinHandle<io::Result<()>>>,
     volume: Option<LocalVolume>,
 }
@@ -83,8 +87,9 @@ impl World {
             .expect("these tests need root and /dev/fuse")
             .with_front(front);
         let (entry, traffic) = (mount.entry().clone(), mount.traffic());
+        let (tokens, operations) = (mount.tokens(), mount.operations());
         let server = Some(std::thread::spawn(move || mount.serve()));
-        Self { dir, entry, traffic, server, volume: Some(volume) }
+        Self { dir, entry, traffic, tokens, operations, server, volume: Some(volume) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
