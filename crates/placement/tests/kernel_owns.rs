@@ -40,15 +40,11 @@ fn untimed_changes_leave_the_times() {
         let data = WriteData::copy_of(0, &[7; 5000]);
         let allocate =
             |mode, offset, len| Request::Allocate { file: ino.into(), mode, offset, len, times };
+        let (file, access, kill_priv) = (ino.into(), Access::Both, false);
+        let (truncate, beside_lease) = (true, false);
+        let open = Request::Open { ino, access, truncate, kill_priv, times, beside_lease };
         [
-            Request::Write {
-                file: ino.into(),
-                offset: 0,
-                data,
-                append: false,
-                kill_priv: false,
-                times,
-            },
+            Request::Write { file, offset: 0, data, append: false, kill_priv, times },
             allocate(Allocate::Grow, 0, 20_000),
             allocate(Allocate::PunchHole, 0, 4096),
             allocate(Allocate::ZeroRange, 0, 30_000),
@@ -62,7 +58,7 @@ fn untimed_changes_leave_the_times() {
                 set: SetAttr { kill_priv: true, ..SetAttr::default() },
                 times,
             },
-            Request::Open { ino, access: Access::Both, truncate: true, kill_priv: false, times },
+            open,
         ]
     };
     let sizes = [5000, 20_000, 20_000, 30_000, 50_000, 50_000, 0];

@@ -38,7 +38,7 @@ fn open(session: &Session, access: Access) -> Handle {
             other => panic!("{other:?}"),
         },
     };
-    let open = Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
+    let open = Request::open(ino, access);
     match ask(session, open) {
         Ok(Reply::Opened { handle }) => handle,
         other => panic!("{other:?}"),

@@ -66,7 +66,7 @@ fn by_number(ino: u32, dir: u32) -> Vec<Request> {
         },
         R::Create { parent: dir, name: name.clone(), perm: 0o644 },
         R::TmpFile { parent: dir, perm: 0o644, exclusive: false },
-        R::Open { ino, access: Access::Both, truncate: false, kill_priv: false, times },
+        R::open(ino, Access::Both),
         R::Hold { ino },
         R::OpenDir { ino: dir },
         R::Read { file, offset: 0, len: 10 },
@@ -239,16 +239,7 @@ fn r31_all_that_a_session_has_ends_with_it() {
         let found = ask(&session, Request::Lookup { parent: ROOT, name: b"kept".to_vec() });
         assert!(found.is_ok());
         let own = hold(&session, kept).expect("held");
-        let opened = ask(
-            &session,
-            Request::Open {
-                ino: kept,
-                access: Access::Both,
-                truncate: false,
-                kill_priv: false,
-                times: true,
-            },
-        );
+        let opened = ask(&session, Request::open(kept, Access::Both));
         let Ok(Reply::Opened { handle }) = opened else { panic!("{opened:?}") };
         assert!(ask(&session, Request::SectionStart { file: handle.into() }).is_ok());
         assert_eq!(
@@ -319,7 +310,10 @@ fn a_section_leaves_no_set_id_bits() {
     let session = begin(&v, Opening::user(1000, 100, Rights::default()));
     assert!(ask(&session, Request::Lookup { parent: ROOT, name: b"f".to_vec() }).is_ok());
     let (access, truncate, kill_priv, times) = (Access::Both, false, false, true);
-    let opened = ask(&session, Request::Open { ino, access, truncate, kill_priv, times });
+    let opened = ask(
+        &session,
+        Request::Open { ino, access, truncate, kill_priv, times, beside_lease: false },
+    );
     let Ok(Reply::Opened { handle }) = opened else { panic!("{opened:?}") };
     let started = ask(&session, Request::SectionStart { file: handle.into() });
     let Ok(Reply::Section(section)) = started else { panic!("{started:?}") };

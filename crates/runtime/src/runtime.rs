@@ -33,7 +33,7 @@ use siftfs_status::Link;
 use siftfs_wire::{FromService, ToService};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The Runtime's end of the block protocol.
@@ -92,6 +92,8 @@ pub struct Runtime {
     filled: Condvar,
     /// Notified when a write lease has ended.
     pub(crate) lease_ended: Condvar,
+    /// How many write leases there are.
+    pub(crate) leases: Arc<AtomicUsize>,
     /// Memory that fills read into, of 4 MiB at most each.
     pub(crate) fill_buffers: Pool<2>,
     /// Memory that records are encoded into.
@@ -137,12 +139,8 @@ impl Runtime {
         let mut meta = MetaCache::new(readers.clone(), parts.config.meta_cache);
         let mut fs = Fs::open(&mut meta)?;
         let orphans: BTreeSet<InodeNr> = fs.read_orphans(&mut meta)?.into_iter().collect();
-        let lanes = readers
-            .lanes
-            .iter()
-            .zip(parts.mediums.iter().zip(&parts.lane_heads))
-            .map(|(r, (medium, head))| Lane::on(*medium, r.len(), *head))
-            .collect();
+        let made = readers.lanes.iter().zip(parts.mediums.iter().zip(&parts.lane_heads));
+        let lanes = made.map(|(r, (medium, head))| Lane::on(*medium, r.len(), *head)).collect();
         let area = parts.mediums.iter().position(|medium| *medium == LaneMedium::Bytes);
         let (wait, group) = (parts.config.group_wait, parts.config.group);
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
@@ -151,7 +149,8 @@ impl Runtime {
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
-        let (discard, term) = (parts.config.discard, parts.config.lease_term);
+        let (discard, held) = (parts.config.discard, Leases::new(parts.config.lease_term));
+        let leases = held.live();
         let log = Log {
             config: parts.config,
             running: Running::default(),
@@ -170,7 +169,7 @@ impl Runtime {
             stats: Default::default(),
             discards: Discards::new(discard),
             sharing: Default::default(),
-            leases: Leases::new(term),
+            leases: held,
             sections: Sections::new(allowance.clone()),
         };
         Ok(Self {
@@ -178,6 +177,7 @@ impl Runtime {
             progress: Gate::default(),
             filled: Condvar::new(),
             lease_ended: Condvar::new(),
+            leases,
             fill_buffers: Pool::default(),
             record_buffers,
             seq,

@@ -95,7 +95,7 @@ impl Program<'_> {
             _ => {}
         }
         let (ino, kill_priv, times) = (found.ino, false, true);
-        self.opened(Request::Open { ino, access, truncate, kill_priv, times })
+        self.opened(Request::Open { ino, access, truncate, kill_priv, times, beside_lease: false })
     }
 
     /// Makes the call.

@@ -135,13 +135,7 @@ impl Bench {
     /// Opens a file; it stays alive without a name.
     pub fn open(&self, path: &str) -> Handle {
         let ino = self.ino(path);
-        match self.call(Request::Open {
-            ino,
-            access: Access::Both,
-            truncate: false,
-            kill_priv: false,
-            times: true,
-        }) {
+        match self.call(Request::open(ino, Access::Both)) {
             Ok(Reply::Opened { handle }) => handle,
             other => panic!("open {path}: {other:?}"),
         }

@@ -146,11 +146,11 @@ impl Leaser {
     /// # Errors
     /// `EAGAIN` if others use the file, or did so again and again; those of an open.
     pub fn keep(&self, path: &str, pieces: Vec<(u64, Vec<u8>)>) -> Result<()> {
-        let (access, times) = (Access::Both, true);
+        let access = Access::Both;
         let ino = self.find(path)?;
-        let open = Request::Open { ino, access, truncate: false, kill_priv: false, times };
+        let open = Request::open(ino, access);
         let handle = ask(&self.session, open)?.opened()?;
-        match ask(&self.session, Request::Lease { file: handle.into() }) {
+        match ask(&self.session, Request::Lease { file: handle.into(), writers: None }) {
             Ok(leased) => {
                 let lease = leased.leased()?.0;
                 let path = path.into();

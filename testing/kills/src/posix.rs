@@ -90,6 +90,7 @@ pub(crate) fn attr_of(stat: &Stat) -> Attr {
         mtime: time(stat.st_mtime, stat.st_mtime_nsec),
         ctime: time(stat.st_ctime, stat.st_ctime_nsec),
         crtime: Timestamp::default(),
+        held: false,
     }
 }
 

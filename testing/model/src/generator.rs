@@ -444,6 +444,7 @@ impl Generator {
                 truncate: self.rng.chance(50),
                 kill_priv: false,
                 times: true,
+                beside_lease: false,
             },
             _ => return self.release(model),
         })

@@ -106,6 +106,7 @@ impl Node {
             mtime: self.mtime.unwrap_or_default(),
             ctime: Timestamp::default(),
             crtime: Timestamp::default(),
+            held: false,
         }
     }
 }

@@ -91,7 +91,14 @@ impl Run<'_> {
         };
         self.asker.may(node, wanted)?;
         let fresh = self.next_fresh();
-        let req = Request::Open { ino, access, truncate, kill_priv: false, times: true };
+        let req = Request::Open {
+            ino,
+            access,
+            truncate,
+            kill_priv: false,
+            times: true,
+            beside_lease: false,
+        };
         self.model.exec_data(&req, fresh, &mut self.fx)?;
         if truncate {
             self.bytes_were_changed(ino)?;

@@ -270,13 +270,7 @@ impl Volume {
     /// file, `EROFS`.
     pub fn open_file(&self, path: &str) -> Result<File> {
         let found = self.walk(path)?;
-        let req = Request::Open {
-            ino: found.ino(),
-            access: Access::Both,
-            truncate: false,
-            kill_priv: false,
-            times: true,
-        };
+        let req = Request::open(found.ino(), Access::Both);
         let handle = self.shared.call(req)?.opened()?;
         Ok(File::new(self.shared.clone(), found.ino(), handle))
     }

@@ -4,8 +4,8 @@
 //! turns its operations into file-protocol requests; everything that is a decision (which xattr
 //! namespaces exist, how a directory buffer is filled, how a range is copied) is in `server`, which
 //! knows no kernel structure. `pages` has what the kernel keeps written or dropped, `ioctl` has
-//! SiftFS's own operations, `front` makes the mount one of several of its volume, and `mount`
-//! attaches all of that to a directory.
+//! SiftFS's own operations, `logs` the way into private logs, `front` makes the mount one of
+//! several of its volume, and `mount` attaches all of that to a directory.
 //!
 //! The kernel checks permissions (`default_permissions`, and access control lists that it asks us
 //! for) and keeps locks and the page cache; umask and default lists are the Runtime's. Locks of a
@@ -19,6 +19,7 @@ mod front;
 mod ioctl;
 mod kernel;
 mod locks;
+mod logs;
 mod mount;
 mod pages;
 mod serve;
@@ -26,6 +27,7 @@ mod serve;
 pub use front::cache::Front;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
+pub use logs::tokens::{Peer, Redeemed, Tokens};
 pub use mount::connection::abort;
 pub use mount::detached::{attach, take_back};
 pub use mount::fuse_mount::{

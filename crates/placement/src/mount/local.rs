@@ -61,6 +61,18 @@ impl Sessions {
     pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
         Ok(Endpoint::open_caching(&self.runtime, opening, cache)?)
     }
+
+    /// As [`LocalVolume::lender`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lender(
+        &self,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open_lending(&self.runtime, opening, holder)?)
+    }
 }
 
 /// The thread that commits and asks for checkpoints.
@@ -196,6 +208,19 @@ impl LocalVolume {
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<dyn FileService>> {
         Ok(Endpoint::open_holding(&self.pair.runtime, opening, holder)?)
+    }
+
+    /// As [`LocalVolume::holder`], of a session that changes nothing but the files that are leased
+    /// to it: everything else is `EPERM`. It is no front end, so a kernel that is alone stays so.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn lender(
+        &self,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open_lending(&self.pair.runtime, opening, holder)?)
     }
 
     /// Changes its settings, from any thread, until it is closed.

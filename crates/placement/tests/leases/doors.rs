@@ -7,16 +7,16 @@ use siftfs_proto::compound::{Access, Compound, FileArg, NumberArg, Step, StepNr,
 use siftfs_proto::*;
 
 /// The file of a request.
-struct Asked {
-    ino: u32,
-    handle: Handle,
-    name: String,
+pub struct Asked {
+    pub ino: u32,
+    pub handle: Handle,
+    pub name: String,
     /// The name of another file, and one that nothing has.
-    beside: String,
-    free: String,
+    pub beside: String,
+    pub free: String,
 }
 
-type Build = fn(&Asked) -> Request;
+pub type Build = fn(&Asked) -> Request;
 
 fn compound(steps: Vec<Step>) -> Request {
     let (level, rights, wanted) = (Level::Visible, Rights::all(), Wanted::All);
@@ -34,7 +34,7 @@ fn set_attr(asked: &Asked, set: SetAttr) -> Request {
 }
 
 /// Requests about the file by its handle or its number.
-const BY_FILE: &[(&str, Build, Option<i32>)] = &[
+pub const BY_FILE: &[(&str, Build, Option<i32>)] = &[
     ("getattr", |a| Request::GetAttr { file: a.ino.into() }, None),
     ("fstat", |a| Request::GetAttr { file: a.handle.into() }, None),
     ("chmod", |a| set_attr(a, SetAttr { perm: Some(0o600), ..SetAttr::default() }), None),
@@ -44,7 +44,14 @@ const BY_FILE: &[(&str, Build, Option<i32>)] = &[
         "open emptied",
         |a| {
             let (ino, access) = (a.ino, Access::Both);
-            Request::Open { ino, access, truncate: true, kill_priv: false, times: true }
+            Request::Open {
+                ino,
+                access,
+                truncate: true,
+                kill_priv: false,
+                times: true,
+                beside_lease: false,
+            }
         },
         None,
     ),
@@ -105,7 +112,7 @@ const BY_FILE: &[(&str, Build, Option<i32>)] = &[
 ];
 
 /// Requests that find the file by a name.
-const BY_NAME: &[(&str, Build, Option<i32>)] = &[
+pub const BY_NAME: &[(&str, Build, Option<i32>)] = &[
     ("lookup", |a| Request::Lookup { parent: ROOT, name: a.name.clone().into() }, None),
     ("unlink", |a| Request::Unlink { parent: ROOT, name: a.name.clone().into() }, None),
     ("rename", |a| rename(&a.name, &a.free, RenameMode::Replace), None),

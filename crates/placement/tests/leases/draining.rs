@@ -3,26 +3,10 @@
 
 use crate::holders::*;
 use crate::support::World;
-use siftfs_placement::LocalVolume;
 use siftfs_proto::*;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::Receiver;
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
-
-/// A cache that hands its notices over.
-struct Cached(Mutex<Sender<Notice>>);
-
-impl Cache for Cached {
-    fn take_back(&self, notice: Notice) {
-        let _ = self.0.lock().unwrap().send(notice);
-    }
-}
-
-fn caching(v: &LocalVolume) -> (Session, Receiver<Notice>) {
-    let (tell, told) = channel();
-    (v.front(Opening::kernel(), Arc::new(Cached(Mutex::new(tell)))).expect("a session"), told)
-}
 
 /// Attributes, sizes and data.
 type Told<'a> = (&'a [u32], &'a [u32], &'a [(u32, u64, u64)]);

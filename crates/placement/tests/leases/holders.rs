@@ -1,6 +1,6 @@
 //! Sessions that hold write leases, and what they ask for.
 
-use siftfs_base::Error;
+use siftfs_base::{Error, Timestamp};
 use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
@@ -27,7 +27,7 @@ pub fn look_up(session: &Session, name: &str) -> Attr {
 }
 
 pub fn opening(ino: u32) -> Request {
-    Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false, times: true }
+    Request::open(ino, Access::Both)
 }
 
 pub fn open(session: &Session, name: &str) -> Handle {
@@ -62,7 +62,7 @@ pub fn read(session: &Session, handle: Handle) -> Vec<u8> {
 }
 
 pub fn lease(session: &Session, file: impl Into<Target>) -> Result<LeaseId, i32> {
-    let leased = ask(session, Request::Lease { file: file.into() })?;
+    let leased = ask(session, Request::Lease { file: file.into(), writers: None })?;
     Ok(leased.leased().expect("a lease").0)
 }
 
@@ -83,20 +83,76 @@ pub fn end(session: &Session) {
     ask(session, Request::EndSession).expect("end");
 }
 
-/// A holder that passes on what it is told.
-struct Told(Mutex<Sender<LeaseId>>);
+/// A holder that passes on what it is told, and may show something.
+pub struct Told {
+    tell: Mutex<Sender<LeaseId>>,
+    shown: Mutex<Option<Shown>>,
+}
+
+impl Told {
+    fn new(tell: Sender<LeaseId>) -> Arc<Self> {
+        Arc::new(Self { tell: Mutex::new(tell), shown: Mutex::default() })
+    }
+
+    /// Others are shown this from here on.
+    pub fn shows(&self, size: u64, mtime: Timestamp) {
+        *self.shown.lock().expect("nobody panicked") = Some(Shown { size, mtime });
+    }
+}
 
 impl Holder for Told {
     fn recall(&self, lease: LeaseId) {
-        let _ = self.0.lock().expect("nobody panicked").send(lease);
+        let _ = self.tell.lock().expect("nobody panicked").send(lease);
     }
+
+    fn attributes(&self, _lease: LeaseId) -> Option<Shown> {
+        *self.shown.lock().expect("nobody panicked")
+    }
+}
+
+/// A cache that hands its notices over.
+struct Cached(Mutex<Sender<Notice>>);
+
+impl Cache for Cached {
+    fn take_back(&self, notice: Notice) {
+        let _ = self.0.lock().unwrap().send(notice);
+    }
+}
+
+/// A kernel's session that caches, and what it is told.
+pub fn caching(v: &LocalVolume) -> (Session, Receiver<Notice>) {
+    let (tell, told) = channel();
+    (v.front(Opening::kernel(), Arc::new(Cached(Mutex::new(tell)))).expect("a session"), told)
 }
 
 /// A session that may hold leases, and what is recalled from it.
 pub fn holder_with(v: &LocalVolume, limits: Limits) -> (Session, Receiver<LeaseId>) {
     let (tell, told) = channel();
     let opening = Opening { limits, ..Opening::user(0, 0, Rights::all()) };
-    (v.holder(opening, Arc::new(Told(Mutex::new(tell)))).expect("a session"), told)
+    (v.holder(opening, Told::new(tell)).expect("a session"), told)
+}
+
+/// As [`holder`], with the holder itself.
+pub fn shower(v: &LocalVolume) -> (Session, Receiver<LeaseId>, Arc<Told>) {
+    let (tell, told) = channel();
+    let holder = Told::new(tell);
+    let opening = Opening::user(0, 0, Rights::all());
+    (v.holder(opening, holder.clone()).expect("a session"), told, holder)
+}
+
+/// A session that changes nothing but what is leased to it, as those of private logs.
+pub fn lender(v: &LocalVolume) -> (Session, Receiver<LeaseId>, Arc<Told>) {
+    let (tell, told) = channel();
+    let holder = Told::new(tell);
+    let (identity, limits) = (Identity::Kernel, Limits::default());
+    let opening = Opening { identity, administrator: false, limits };
+    (v.lender(opening, holder.clone()).expect("a session"), told, holder)
+}
+
+/// The lease of a file that is open to be written that often elsewhere.
+pub fn lease_beside(session: &Session, handle: Handle, writers: u64) -> Result<LeaseId, i32> {
+    let leased = ask(session, Request::Lease { file: handle.into(), writers: Some(writers) })?;
+    Ok(leased.leased().expect("a lease").0)
 }
 
 pub fn holder(v: &LocalVolume) -> (Session, Receiver<LeaseId>) {

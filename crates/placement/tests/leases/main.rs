@@ -3,6 +3,8 @@
 mod doors;
 mod draining;
 mod holders;
+mod lending;
+mod shown;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -57,8 +59,8 @@ fn who_gets_none() {
     let ino = look_up(&session, "f0").ino;
     assert_eq!(lease(&session, ino), Err(libc::ESTALE), "a bare number");
     assert_eq!(lease(&session, Handle(u64::MAX)), Err(libc::EBADF));
-    let (access, times) = (Access::Read, true);
-    let to_read = Request::Open { ino, access, truncate: false, kill_priv: false, times };
+    let access = Access::Read;
+    let to_read = Request::open(ino, access);
     let reads = ask(&session, to_read).unwrap();
     assert_eq!(lease(&session, reads.opened().unwrap()), Err(libc::EBADF), "it may not write");
     let dir = ask(&session, Request::OpenDir { ino: ROOT }).unwrap().opened().unwrap();

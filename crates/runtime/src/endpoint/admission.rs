@@ -27,11 +27,15 @@ impl Call<'_> {
     /// May the session make this request? What is returned is kept until it is carried out.
     ///
     /// # Errors
-    /// `EPERM`: only an administrator's session may. `ESTALE`: it names an inode that the session
+    /// `EPERM`: only an administrator's session may, or the session changes nothing but what is
+    /// leased to it. `ESTALE`: it names an inode that the session
     /// has not looked up (rule R31). `ENFILE`, `EAGAIN`: the session has as much as it may have.
     pub(super) fn admit(&self, req: &Request) -> Result<Admitted<'_>> {
         let opening = &self.session.opening;
         if !opening.administrator && is_administration(req) {
+            return Err(errno(libc::EPERM));
+        }
+        if self.session.lends && !is_lending(req) {
             return Err(errno(libc::EPERM));
         }
         let limited = opening.limits != Limits::NONE;
@@ -96,6 +100,26 @@ fn is_administration(req: &Request) -> bool {
     matches!(req, Request::Status | Request::Checkpoint | Request::SyncAll | Request::Trim { .. })
 }
 
+/// What a session may ask for that changes nothing but what is leased to it.
+fn is_lending(req: &Request) -> bool {
+    use Request as R;
+    match req {
+        R::Lease { .. }
+        | R::LeaseWrite { .. }
+        | R::LeaseKeep { .. }
+        | R::LeaseReturn { .. }
+        | R::Hold { .. }
+        | R::Release { .. }
+        | R::Forget { .. }
+        | R::GetAttr { .. }
+        | R::Read { .. }
+        | R::Fsync { .. }
+        | R::EndSession => true,
+        R::Open { truncate, .. } => !truncate,
+        _ => false,
+    }
+}
+
 /// What a request names: a file, which may be open, and inodes by their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Named {
@@ -140,7 +164,7 @@ fn named(req: &Request) -> Named {
         | R::GetLock { file, .. }
         | R::SetLock { file, .. }
         | R::SectionStart { file }
-        | R::Lease { file } => Named::file(file),
+        | R::Lease { file, .. } => Named::file(file),
         R::CloseLocks { ino, .. } => Named::file(Target::Inode(ino)),
         R::GetAttr { file: Target::Inode(ino) }
         | R::ReadLink { ino }

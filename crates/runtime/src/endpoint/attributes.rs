@@ -15,7 +15,12 @@ impl Call<'_> {
         match req {
             R::GetAttr { file } => {
                 let ino = self.any_target(file)?;
-                self.query(|st| st.metadata.tree.attr(ino)).map(Reply::Attr)
+                let told = |st: &mut State| {
+                    let shown = self.doing.look(st, ino)?;
+                    let attr = st.metadata.tree.attr(ino)?;
+                    Ok(self.doing.show(st, attr, shown))
+                };
+                self.query_step(told).map(Reply::Attr)
             }
             R::SetAttr { file, set, times } => self.set_attr(file, set, times),
             R::GetXattr { file, name } => {

@@ -5,7 +5,6 @@ use crate::data::file::Input;
 use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::{kind_of, kind_of_entry};
 use crate::namespace::unchecked::take_privileges;
-use crate::state::leases::Touch;
 use crate::state::room::ALLOCATE_PIECE;
 use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
@@ -32,7 +31,7 @@ impl Call<'_> {
         use Request as R;
         match req {
             R::Open { ino, access, truncate: false, .. } => self.open_file(ino, access),
-            R::Open { ino, access, truncate: true, kill_priv, times } => {
+            R::Open { ino, access, truncate: true, kill_priv, times, .. } => {
                 self.open_emptied(ino, access, kill_priv, times)
             }
             R::Hold { ino } => self.hold(ino),
@@ -69,11 +68,16 @@ impl Call<'_> {
                     if let Some(dir) = opened.filter(|_| plus) {
                         self.who().may_search(tree, dir.ino)?;
                     }
-                    let touch = Touch { session: handle.0, pages: false };
+                    let mut shown = Vec::new();
+                    let now = st.metadata.log.time.boot_ns();
                     let (tree, leases) = (&mut st.metadata.tree, &mut st.leases);
-                    tree.read_dir(handle, cookie, max_bytes, plus, |ino| {
-                        leases.touch(touch, ino).is_ok()
-                    })
+                    let mut entries = tree.read_dir(handle, cookie, max_bytes, plus, |ino| {
+                        let look = leases.look(handle.0, ino, now);
+                        shown.extend(look.as_ref().ok().and_then(|s| Some((ino, (*s)?))));
+                        look.is_ok()
+                    })?;
+                    self.doing.show_entries(st, &mut entries, &shown);
+                    Ok(entries)
                 };
                 self.query(read).map(Reply::Dir)
             }

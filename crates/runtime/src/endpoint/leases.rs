@@ -1,16 +1,20 @@
 //! Requests about write leases, and which file each other request touches (rule R48).
 
 use super::Call;
-use crate::session::recall;
+use crate::session::{Session, recall};
 use crate::state::State;
+use crate::state::leases::Does;
 use crate::state::step::{Step, Stop};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
-use siftfs_proto::{LeaseId, Reply, Request, Target};
+use siftfs_proto::{LeaseId, Reply, Request, Target, flags};
 
 /// How often the others are told before a session gets a lease: each time one of them may have
 /// touched the file meanwhile.
 const TRIES: u32 = 4;
+
+/// Set-user-id and set-group-id.
+const SET_ID: u16 = 0o6000;
 
 /// What draining a file came to.
 enum Drained {
@@ -19,30 +23,32 @@ enum Drained {
     Touched,
 }
 
-/// The file that a request names and touches, so that a write lease of it is recalled first; and
-/// whether the session may have pages of it in its cache afterwards. What a request finds by a name
-/// it tells where it finds it.
-pub(super) fn touched(req: &Request) -> Option<(Target, bool)> {
+/// The file that a request of `session` names and touches, so that a write lease of it is recalled
+/// first; and what it does with it. What a request finds by a name it tells where it finds it, and
+/// so it does with attributes that it is to tell. To open a file to be read touches nothing: what
+/// is read then does.
+pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)> {
     use Request as R;
     match *req {
+        R::Open { access: Access::Read, truncate: false, .. } => None,
+        R::Open { truncate: false, beside_lease: true, .. } if session.is_kernel() => None,
         R::Read { file, .. }
         | R::Write { file, .. }
         | R::Append { file, .. }
-        | R::WriteBack { file, .. } => Some((file, true)),
-        R::GetAttr { file }
-        | R::SetAttr { file, .. }
-        | R::GetXattr { file, .. }
-        | R::ListXattr { file }
+        | R::WriteBack { file, .. } => Some((file, Does::Pages)),
+        R::GetXattr { file, .. } | R::ListXattr { file } | R::GetFlags { file } => {
+            Some((file, Does::Asides))
+        }
+        R::SetAttr { file, .. }
         | R::SetXattr { file, .. }
         | R::RemoveXattr { file, .. }
-        | R::GetFlags { file }
         | R::SetFlags { file, .. }
         | R::Fsync { file, .. }
         | R::Stage { file, .. }
         | R::Allocate { file, .. }
         | R::Seek { file, .. }
-        | R::SectionStart { file } => Some((file, false)),
-        R::Open { ino, .. } | R::Link { ino, .. } => Some((Target::Inode(ino), false)),
+        | R::SectionStart { file } => Some((file, Does::Anything)),
+        R::Open { ino, .. } | R::Link { ino, .. } => Some((Target::Inode(ino), Does::Anything)),
         _ => None,
     }
 }
@@ -51,7 +57,7 @@ impl Call<'_> {
     /// Carries out a request about leases.
     pub(super) fn leases(&self, req: Request) -> Result<Reply> {
         match req {
-            Request::Lease { file } => self.lease(file),
+            Request::Lease { file, writers } => self.lease(file, writers),
             Request::LeaseWrite { lease, offset, data } => self.write_leased(lease, offset, data),
             Request::LeaseKeep { lease } => {
                 self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
@@ -61,17 +67,17 @@ impl Call<'_> {
         }
     }
 
-    fn lease(&self, file: Target) -> Result<Reply> {
+    fn lease(&self, file: Target, writers: Option<u64>) -> Result<Reply> {
         let runtime = self.runtime;
         runtime.seq.check()?;
         let begin = || {
             let mut st = runtime.lock();
-            let begun = self.begin_lease(&mut st, file);
+            let begun = self.begin_lease(&mut st, file, writers);
             st.shrink_caches(runtime.seq.oldest_unwritten());
             begun
         };
         let (ino, lease) = runtime.drive(libc::EAGAIN, begin)?;
-        match self.drain(ino, lease) {
+        match self.drain((ino, lease), writers) {
             Ok(()) => Ok(Reply::Leased { lease, term: runtime.lock().leases.term() }),
             Err(e) => {
                 let mut st = runtime.lock();
@@ -87,16 +93,16 @@ impl Call<'_> {
 
     /// Makes what is pending of the file durable, and has the other sessions lose what they cache
     /// of it, until none of them touches it meanwhile.
-    fn drain(&self, ino: InodeNr, lease: LeaseId) -> Result<()> {
+    fn drain(&self, lease: (InodeNr, LeaseId), writers: Option<u64>) -> Result<()> {
         for _ in 0..TRIES {
-            if let Drained::Granted = self.try_drain(ino, lease)? {
+            if let Drained::Granted = self.try_drain(lease, writers)? {
                 return Ok(());
             }
         }
         Err(errno(libc::EAGAIN))
     }
 
-    fn try_drain(&self, ino: InodeNr, lease: LeaseId) -> Result<Drained> {
+    fn try_drain(&self, (ino, lease): (InodeNr, LeaseId), writers: Option<u64>) -> Result<Drained> {
         let Self { runtime, session, .. } = *self;
         let _durable = runtime.fsync(ino, false)?;
         // Taking pages back may make a session ask for something. Taking attributes back does not,
@@ -121,7 +127,9 @@ impl Call<'_> {
         if node.is_dead() {
             return Err(errno(libc::ENOENT));
         }
-        let (size, now) = (node.size, st.metadata.log.time.boot_ns());
+        let size = node.size;
+        self.may_be_alone(&mut st, ino, writers)?;
+        let now = st.metadata.log.time.boot_ns();
         match st.leases.grant(lease, size, now)? {
             true => Ok(Drained::Granted),
             false => Ok(Drained::Touched),
@@ -154,7 +162,12 @@ impl Call<'_> {
         }
     }
 
-    fn begin_lease(&self, st: &mut State, file: Target) -> Step<(InodeNr, LeaseId)> {
+    fn begin_lease(
+        &self,
+        st: &mut State,
+        file: Target,
+        writers: Option<u64>,
+    ) -> Step<(InodeNr, LeaseId)> {
         if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
@@ -167,6 +180,7 @@ impl Call<'_> {
         if st.sections.has(ino) {
             return Err(errno(libc::EBUSY).into());
         }
+        self.may_be_alone(st, ino, writers)?;
         let now = st.metadata.log.time.boot_ns();
         if st.leases.is_in_the_way(session, ino, now) {
             return Err(Stop::Recall(ino));
@@ -176,5 +190,25 @@ impl Call<'_> {
         let lease = st.leases.begin((session, most), (ino, generation), now)?;
         st.metadata.tree.inodes.keep(ino);
         Ok((ino, lease))
+    }
+
+    /// May a program that has opened the file through other sessions have it alone? It has, if no
+    /// more and no fewer than `writers` handles there are open to write it; and if no write takes
+    /// anything away from the file but its bytes, nor is bound to its end.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for the file, `EAGAIN` for other writers.
+    fn may_be_alone(&self, st: &mut State, ino: InodeNr, writers: Option<u64>) -> Result<()> {
+        let Some(writers) = writers else { return Ok(()) };
+        let tree = &mut st.metadata.tree;
+        let inode = &tree.node(ino).inode;
+        let fixed = inode.flags & (flags::IMMUTABLE | flags::APPEND) != 0;
+        if fixed || inode.mode & SET_ID != 0 || tree.has_capabilities(ino)? {
+            return Err(errno(libc::EOPNOTSUPP));
+        }
+        match tree.inodes.references.writers_beside(self.session.id, ino) == writers {
+            true => Ok(()),
+            false => Err(errno(libc::EAGAIN)),
+        }
     }
 }

@@ -23,10 +23,11 @@ use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Cache, Completion, Credentials, FileService, Handle, Holder, Identity, Notice, Opening, Owed,
-    Reply, Request, Target,
+    Attr, Cache, Completion, Credentials, FileService, Handle, Holder, Identity, Notice, Opening,
+    Owed, Reply, Request, Target,
 };
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A kernel that was alone may take that long to forget what it knows: a program may keep the lock
@@ -59,17 +60,23 @@ impl Endpoint {
     /// does not forget what it knows, because a program keeps the lock of a directory.
     pub fn open(runtime: &Arc<Runtime>, opening: Opening) -> Result<Arc<Self>> {
         let changes = opening.identity != Identity::Kernel;
-        let endpoint = Self::begin(runtime, opening)?;
+        let endpoint = Self::begin(runtime, opening, false)?;
         if changes {
             endpoint.join(None)?;
         }
         Ok(endpoint)
     }
 
-    fn begin(runtime: &Arc<Runtime>, opening: Opening) -> Result<Arc<Self>> {
-        let session = runtime.sessions.begin(opening)?;
+    fn begin(runtime: &Arc<Runtime>, opening: Opening, lends: bool) -> Result<Arc<Self>> {
+        let session = runtime.sessions.begin(opening, lends)?;
         runtime.file_locks.begin(session.id, session.opening.limits.locks);
-        runtime.lock().metadata.tree.inodes.references.begin(session.id);
+        let mut st = runtime.lock();
+        let references = &mut st.metadata.tree.inodes.references;
+        match lends {
+            true => references.begin_lending(session.id),
+            false => references.begin(session.id),
+        }
+        drop(st);
         Ok(Arc::new(Self { runtime: runtime.clone(), session }))
     }
 
@@ -82,7 +89,7 @@ impl Endpoint {
         opening: Opening,
         cache: Arc<dyn Cache>,
     ) -> Result<Arc<Self>> {
-        let endpoint = Self::begin(runtime, opening)?;
+        let endpoint = Self::begin(runtime, opening, false)?;
         endpoint.join(Some(cache))?;
         Ok(endpoint)
     }
@@ -117,9 +124,26 @@ impl Endpoint {
         opening: Opening,
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<Self>> {
-        let endpoint = Self::begin(runtime, opening)?;
+        let endpoint = Self::begin(runtime, opening, false)?;
         endpoint.join(None)?;
-        runtime.lock().leases.hold(endpoint.session.id, holder);
+        runtime.lock().leases.hold(endpoint.session.id, holder, false);
+        Ok(endpoint)
+    }
+
+    /// As [`Endpoint::open_holding`], of a session that changes nothing but the files that are
+    /// leased to it: all that it may ask for is to open files, to read and sync them, and what is
+    /// about leases; everything else is `EPERM`. So it is no front end: a kernel that is alone
+    /// stays so.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many sessions.
+    pub fn open_lending(
+        runtime: &Arc<Runtime>,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<Self>> {
+        let endpoint = Self::begin(runtime, opening, true)?;
+        runtime.lock().leases.hold(endpoint.session.id, holder, true);
         Ok(endpoint)
     }
 
@@ -157,7 +181,7 @@ impl Endpoint {
             return (Err(errno(libc::ESTALE)), Owed::default());
         }
         let cred = &*self.session.acting(cred);
-        let doing = Doing::of(self.session.id, leases::touched(&req));
+        let doing = Doing::of(self.session.id, leases::touched(&req, &self.session));
         let call = Call { runtime: &self.runtime, session: &self.session, cred, doing };
         let result = call.admit(&req).and_then(|_admitted| act(&call, req));
         (result, call.doing.owed())
@@ -203,7 +227,7 @@ impl FileService for Endpoint {
                     Err(e) => done(Err(e)),
                 }
             }
-            Request::Wait { ticket, timeout: None } if !self.session.life.is_over() => {
+            Request::Wait { ticket, timeout: None } if self.draws_tickets() => {
                 self.runtime.wait_then(&self.session, ticket, |result| {
                     done(result.map(acknowledged));
                 });
@@ -223,6 +247,10 @@ impl FileService for Endpoint {
 }
 
 impl Endpoint {
+    fn draws_tickets(&self) -> bool {
+        !self.session.life.is_over() && !self.session.lends
+    }
+
     fn read_ahead(&self, file: Target) {
         let runtime = &self.runtime;
         // Not reported: a read that asks for these pages fails again and reports it.
@@ -361,9 +389,13 @@ impl Call<'_> {
     }
 
     /// The inode of a file that is to be made durable. It is looked for under the state lock, where
-    /// another session's lease of it is recalled (rule R48), also if the request names it.
+    /// another session's lease of it is recalled (rule R48). A kernel names it by its number, and
+    /// while no file is leased nothing is to be looked at.
     pub(super) fn durable_target(&self, file: Target) -> Result<InodeNr> {
-        self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true))
+        match file {
+            Target::Inode(ino) if self.runtime.leases.load(Ordering::SeqCst) == 0 => Ok(ino),
+            _ => self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true)),
+        }
     }
 
     /// Carries out a request that changes nothing durable, as often as it takes.
@@ -385,9 +417,14 @@ impl Call<'_> {
 impl Tree {
     /// An `Entry` reply counts one reference for `Forget`.
     pub(crate) fn entry(&mut self, session: SessionId, ino: InodeNr) -> Result<Reply> {
+        self.counted(session, ino).map(Reply::Entry)
+    }
+
+    /// The attributes of an inode, for an answer that counts one reference.
+    pub(crate) fn counted(&mut self, session: SessionId, ino: InodeNr) -> Result<Attr> {
         let attr = self.attr(ino)?;
         self.inodes.references.looked_up(session, ino);
-        Ok(Reply::Entry(attr))
+        Ok(attr)
     }
 
     /// May this caller use the blocks that are held back for root?

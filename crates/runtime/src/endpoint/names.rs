@@ -97,8 +97,9 @@ impl Call<'_> {
                 b".." => st.metadata.tree.parent_of_dir(parent)?,
                 _ => st.metadata.tree.lookup_node(parent, name)?,
             };
-            self.doing.touch_inode(st, ino)?;
-            Ok(st.metadata.tree.entry(self.session.id, ino)?)
+            let shown = self.doing.look(st, ino)?;
+            let attr = st.metadata.tree.counted(self.session.id, ino)?;
+            Ok(Reply::Entry(self.doing.show(st, attr, shown)))
         })
     }
 
@@ -161,9 +162,7 @@ impl Call<'_> {
             let mode = self.who().mode_in(&mut st.metadata.tree, parent, mode)?;
             let ino = st.metadata.make(self.cred, parent, name, mode, 0, &[])?;
             let handle = st.metadata.tree.open(ino, self.session.id, Access::Both);
-            let Reply::Entry(attr) = st.metadata.tree.entry(self.session.id, ino)? else {
-                unreachable!("entry answers Entry")
-            };
+            let attr = st.metadata.tree.counted(self.session.id, ino)?;
             Ok(Reply::Created { attr, handle })
         })
     }
@@ -184,9 +183,7 @@ impl Call<'_> {
             let ino = st.create_unnamed(parent, &new, time)?;
             st.metadata.tree.node_mut(ino).linkable = !exclusive;
             let handle = st.metadata.tree.open(ino, self.session.id, Access::Both);
-            let Reply::Entry(attr) = st.metadata.tree.entry(self.session.id, ino)? else {
-                unreachable!("entry answers Entry")
-            };
+            let attr = st.metadata.tree.counted(self.session.id, ino)?;
             Ok(Reply::Created { attr, handle })
         })
     }

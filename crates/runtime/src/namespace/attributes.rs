@@ -40,6 +40,7 @@ impl Tree {
             mtime: inode.mtime,
             ctime: inode.ctime,
             crtime: inode.crtime,
+            held: false,
         })
     }
 

@@ -8,7 +8,7 @@ use crate::operations::{ends_with_slash, is_plain};
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::leases::Touch;
+use crate::state::leases::{Does, Touch};
 use crate::state::log::names::Unstageable;
 use crate::state::room::{EMPTY_BLOCKS, ENTRIES_MAX, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
 use crate::state::step::Step;
@@ -111,7 +111,7 @@ impl Group for Publish<'_> {
         }
         tree.count_links(&changes)?;
         for file in changes.iter().flat_map(|c| std::iter::once(c.file).chain(c.displaced)) {
-            st.leases.touch(Touch { session: self.session, pages: false }, file)?;
+            st.leases.touch(Touch { session: self.session, does: Does::Anything }, file)?;
         }
         st.metadata.in_the_way(&changes, &names)?;
         st.metadata.reserve_group(&changes)?;

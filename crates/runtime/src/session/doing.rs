@@ -1,7 +1,7 @@
 //! What one request of a session changes, and owes to the others for it.
 
 use crate::state::State;
-use crate::state::leases::Touch;
+use crate::state::leases::{Does, Touch};
 use crate::state::sharing::{By, Notices};
 use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
@@ -11,16 +11,15 @@ use std::cell::RefCell;
 
 /// A request that is being carried out.
 pub(crate) struct Doing {
-    session: Option<SessionId>,
-    /// The file that it names, if it touches one, and whether the session may have pages of it
-    /// afterwards.
-    file: Option<(Target, bool)>,
+    pub(super) session: Option<SessionId>,
+    /// The file that it names, if it touches one, and what it does with it.
+    file: Option<(Target, Does)>,
     owed: RefCell<Owed>,
 }
 
 impl Doing {
     /// A request of `session`, and the file that it names.
-    pub(crate) fn of(session: SessionId, file: Option<(Target, bool)>) -> Self {
+    pub(crate) fn of(session: SessionId, file: Option<(Target, Does)>) -> Self {
         Self { session: Some(session), file, owed: RefCell::default() }
     }
 
@@ -36,21 +35,10 @@ impl Doing {
     /// Stops if another session's write lease has to end before.
     pub(crate) fn touch(&self, st: &mut State) -> Step<()> {
         match (self.session, self.file) {
-            (Some(session), Some((file, pages))) => {
-                st.leases.touch_file(&st.metadata.tree, Touch { session, pages }, file)
+            (Some(session), Some((file, does))) => {
+                st.leases.touch_file(&st.metadata.tree, Touch { session, does }, file)
             }
             _ => Ok(()),
-        }
-    }
-
-    /// The request touches an inode that it has found.
-    ///
-    /// # Errors
-    /// As [`Doing::touch`].
-    pub(crate) fn touch_inode(&self, st: &mut State, ino: InodeNr) -> Step<()> {
-        match self.session {
-            Some(session) => st.leases.touch(Touch { session, pages: false }, ino),
-            None => Ok(()),
         }
     }
 
@@ -61,7 +49,7 @@ impl Doing {
     pub(crate) fn touch_name(&self, st: &mut State, name: (InodeNr, &[u8])) -> Step<()> {
         match self.session {
             Some(session) => {
-                let touch = Touch { session, pages: false };
+                let touch = Touch { session, does: Does::Anything };
                 st.leases.touch_name(&mut st.metadata.tree, touch, name)
             }
             None => Ok(()),

@@ -6,6 +6,7 @@ mod life;
 pub mod locks;
 pub mod open;
 pub(crate) mod recall;
+mod shown;
 pub mod ticket_table;
 pub mod tickets;
 

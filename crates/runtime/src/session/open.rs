@@ -20,6 +20,8 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// For whom it speaks, and how much it may have.
     pub(crate) opening: Opening,
+    /// It changes nothing but what is leased to it.
+    pub(crate) lends: bool,
     pub(crate) tickets: Tickets,
     /// Bytes of data in its requests that are being carried out.
     bytes: AtomicU64,
@@ -86,11 +88,12 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Opens a session with a number that no open one has.
+    /// Opens a session with a number that no open one has; one that `lends` changes nothing but
+    /// what is leased to it.
     ///
     /// # Errors
     /// `ENFILE` if there are [`MOST_SESSIONS`].
-    pub(crate) fn begin(&self, opening: Opening) -> Result<Arc<Session>> {
+    pub(crate) fn begin(&self, opening: Opening, lends: bool) -> Result<Arc<Session>> {
         let mut open = relock(self.open.lock());
         if open.len() >= MOST_SESSIONS {
             return Err(errno(libc::ENFILE));
@@ -105,7 +108,7 @@ impl Sessions {
         };
         let tickets = Tickets::new(seed.hash_one(id.0), opening.limits.tickets);
         let (bytes, life) = (AtomicU64::new(0), Life::default());
-        let session = Arc::new(Session { id, opening, tickets, bytes, life });
+        let session = Arc::new(Session { id, opening, lends, tickets, bytes, life });
         open.insert(id, session.clone());
         Ok(session)
     }

@@ -17,9 +17,10 @@ use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, Tree};
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Holder, LeaseId, Owed, Target};
+use siftfs_proto::{Holder, LeaseId, Owed, Shown, Target};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A file of which three leases were recalled within this time is left alone.
@@ -46,8 +47,19 @@ fn is_over(until: u64, longest: Duration, now: u64) -> bool {
 pub struct Touch {
     /// Whose request it is.
     pub session: SessionId,
-    /// Pages of the file may be in the session's cache afterwards.
-    pub pages: bool,
+    /// What it does.
+    pub does: Does,
+}
+
+/// What that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// It may leave pages of the file in its session's cache.
+    Pages,
+    /// It reads or changes the file in any other way.
+    Anything,
+    /// It reads what no session that lends changes: extended attributes and flags.
+    Asides,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +83,9 @@ struct Lease {
     phase: Phase,
     /// When it ends by itself.
     until: u64,
-    /// The file's size when it was granted.
-    size: u64,
+    /// The smallest and the largest size that others may have been told of: the file's when it was
+    /// granted, and those that were shown.
+    told: (u64, u64),
 }
 
 impl Lease {
@@ -84,6 +97,8 @@ impl Lease {
 /// A session that may hold leases.
 struct Holding {
     holder: Arc<dyn Holder>,
+    /// It changes nothing but what is leased to it, and of that nothing but bytes, size and times.
+    lends: bool,
     leases: u64,
 }
 
@@ -120,8 +135,8 @@ pub struct Ended {
     pub ino: InodeNr,
     /// Whose it was.
     pub session: SessionId,
-    /// The file's size when it was granted.
-    pub size: u64,
+    /// The smallest and the largest size that others were told of.
+    pub told: (u64, u64),
 }
 
 /// All leases that have not ended.
@@ -130,6 +145,8 @@ pub struct Leases {
     /// How long one lasts without a use, and once it is recalled.
     term: Duration,
     of_file: HashMap<InodeNr, Lease>,
+    /// How many those are.
+    live: Arc<AtomicUsize>,
     files: HashMap<LeaseId, InodeNr>,
     holders: HashMap<SessionId, Holding>,
     recalls: HashMap<InodeNr, Recalls>,
@@ -148,14 +165,19 @@ impl Leases {
         Self { term, ..Self::default() }
     }
 
+    /// How many there are, to be looked at without the state lock.
+    pub fn live(&self) -> Arc<AtomicUsize> {
+        self.live.clone()
+    }
+
     /// How long a lease lasts without a use, and once it is recalled.
     pub fn term(&self) -> Duration {
         self.term
     }
 
-    /// A session may hold leases from now on.
-    pub fn hold(&mut self, session: SessionId, holder: Arc<dyn Holder>) {
-        self.holders.insert(session, Holding { holder, leases: 0 });
+    /// A session may hold leases from now on. One that `lends` changes nothing else.
+    pub fn hold(&mut self, session: SessionId, holder: Arc<dyn Holder>, lends: bool) {
+        self.holders.insert(session, Holding { holder, lends, leases: 0 });
     }
 
     /// A session ends. Its leases are to be ended: the files.
@@ -213,8 +235,9 @@ impl Leases {
             }
         };
         let phase = Phase::Draining { touched: false, pages: false };
-        let lease = Lease { id, session, generation, phase, until: 0, size: 0 };
+        let lease = Lease { id, session, generation, phase, until: 0, told: (0, 0) };
         self.of_file.insert(ino, lease);
+        self.live.store(self.of_file.len(), Ordering::SeqCst);
         self.files.insert(id, ino);
         Ok(id)
     }
@@ -259,7 +282,7 @@ impl Leases {
         }
         let lease = self.files.get(&id).and_then(|ino| self.of_file.get_mut(ino));
         let lease = lease.expect("just seen");
-        (lease.phase, lease.size) = (Phase::Granted, size);
+        (lease.phase, lease.told) = (Phase::Granted, (size, size));
         lease.until = now.saturating_add(ns(self.term));
         Ok(true)
     }
@@ -295,16 +318,41 @@ impl Leases {
     /// Stops if another session's lease of it has to end before.
     pub fn touch(&mut self, touch: Touch, ino: InodeNr) -> Step<()> {
         let Some(lease) = self.of_file.get_mut(&ino) else { return Ok(()) };
-        if lease.session == touch.session {
+        let lends = || self.holders.get(&lease.session).is_some_and(|holding| holding.lends);
+        if lease.session == touch.session || touch.does == Does::Asides && lends() {
             return Ok(());
         }
         match &mut lease.phase {
             Phase::Draining { touched, pages } => {
                 *touched = true;
-                *pages |= touch.pages;
+                *pages |= touch.does == Does::Pages;
                 Ok(())
             }
             Phase::Granted | Phase::Recalled => Err(Stop::Recall(ino)),
+        }
+    }
+
+    /// Attributes of the inode are about to be told to a session. If another one has the lease,
+    /// what its holder shows: the size that is told follows by [`Leases::note_told`].
+    ///
+    /// # Errors
+    /// Stops if the lease has to end before: its holder shows nothing, or its term is over.
+    pub fn look(&mut self, session: SessionId, ino: InodeNr, now: u64) -> Step<Option<Shown>> {
+        let lease = self.of_file.get_mut(&ino).filter(|lease| lease.session != session);
+        let Some(lease) = lease else { return Ok(None) };
+        if let Phase::Draining { touched, .. } = &mut lease.phase {
+            *touched = true;
+            return Ok(None);
+        }
+        let holding = self.holders.get(&lease.session).filter(|_| !lease.is_over(self.term, now));
+        let shown = holding.and_then(|holding| holding.holder.attributes(lease.id));
+        shown.map(Some).ok_or(Stop::Recall(ino))
+    }
+
+    /// Others are told that the leased file has this size.
+    pub fn note_told(&mut self, ino: InodeNr, size: u64) {
+        if let Some(lease) = self.of_file.get_mut(&ino) {
+            lease.told = (lease.told.0.min(size), lease.told.1.max(size));
         }
     }
 
@@ -397,6 +445,7 @@ impl Leases {
     /// The lease is not there any more.
     fn take(&mut self, ino: InodeNr) -> Option<Lease> {
         let lease = self.of_file.remove(&ino)?;
+        self.live.store(self.of_file.len(), Ordering::SeqCst);
         self.files.remove(&lease.id);
         if let Some(holding) = self.holders.get_mut(&lease.session) {
             holding.leases -= 1;
@@ -461,7 +510,7 @@ impl Leases {
         let lease = self.take(ino)?;
         inodes.let_go(ino);
         let granted = !matches!(lease.phase, Phase::Draining { .. });
-        granted.then_some(Ended { ino, session: lease.session, size: lease.size })
+        granted.then_some(Ended { ino, session: lease.session, told: lease.told })
     }
 }
 

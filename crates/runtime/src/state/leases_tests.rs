@@ -14,8 +14,8 @@ impl Holder for Nobody {
 
 fn leases() -> Leases {
     let mut leases = Leases::new(TERM);
-    leases.hold(A, Arc::new(Nobody));
-    leases.hold(B, Arc::new(Nobody));
+    leases.hold(A, Arc::new(Nobody), false);
+    leases.hold(B, Arc::new(Nobody), true);
     leases
 }
 
@@ -31,7 +31,8 @@ fn granted(leases: &mut Leases, now: u64) -> LeaseId {
 
 /// Does a request go on that touches the file?
 fn touch(leases: &mut Leases, session: SessionId, pages: bool) -> bool {
-    leases.touch(Touch { session, pages }, FILE.0).is_ok()
+    let does = if pages { Does::Pages } else { Does::Anything };
+    leases.touch(Touch { session, does }, FILE.0).is_ok()
 }
 
 fn failed<T>(result: Result<T>) -> i32 {

@@ -148,14 +148,16 @@ impl Sharing {
         self.notices(By { session: Some(session), untold: false }, &noted, inodes)
     }
 
-    /// A lease has ended: how long the file is that its holder changed. The other sessions have
-    /// nothing of it in their caches but the size that their kernels work with. They are not told
+    /// A lease has ended: how long the file is that its holder changed, if others may believe
+    /// anything else. They have nothing of it in their caches but the size that their kernels work
+    /// with. They are not told
     /// that attributes changed: that would make a kernel drop the answer to a request that waited
     /// for the end.
     pub fn after_lease(&self, ended: Ended, inodes: &mut Inodes) -> Notices {
-        let Ended { ino, session, size } = ended;
+        let Ended { ino, session, told: (least, most) } = ended;
         let mut noted = Noted::default();
-        noted.sizes.insert(ino, size);
+        let size = inodes.get(&ino).map_or(most, |node| node.size);
+        noted.sizes.insert(ino, if size == most { least } else { most });
         self.notices(By { session: Some(session), untold: false }, &noted, inodes)
     }
 }

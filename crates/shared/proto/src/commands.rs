@@ -22,6 +22,43 @@ pub const WAIT: u32 = command(WRITE, 3, TICKET + size_of::<u64>());
 /// A ticket of all that is staged so far comes back.
 pub const BARRIER: u32 = command(READ, 4, TICKET);
 
+/// A token of a file that is open to be written comes back, as [`GrantOut`] has it.
+pub const GRANT: u32 = command(READ, 5, GRANTED);
+
+/// Bytes of a token.
+pub const TOKEN_BYTES: usize = 16;
+/// Bytes of a socket's path, with the NUL that ends it.
+pub const SOCKET_BYTES: usize = 108;
+/// Bytes of what comes back.
+const GRANTED: usize = TOKEN_BYTES + SOCKET_BYTES;
+
+/// What [`GRANT`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantOut {
+    /// It stands for the open file, the caller's user and process, for two seconds and one use.
+    pub token: [u8; TOKEN_BYTES],
+    /// Where it is shown: the path of a socket, and NUL up to the end.
+    pub path: [u8; SOCKET_BYTES],
+}
+
+impl GrantOut {
+    /// As the ioctl gives it back.
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.token[..], &self.path[..]].concat()
+    }
+
+    /// Reads what the ioctl gave back.
+    ///
+    /// # Errors
+    /// EPROTO for bytes that are no such answer.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let parts = bytes.split_first_chunk().filter(|_| bytes.len() == GRANTED);
+        let parts = parts.and_then(|(token, rest)| Some((*token, *rest.first_chunk()?)));
+        let (token, path) = parts.ok_or(errno(libc::EPROTO))?;
+        Ok(Self { token, path })
+    }
+}
+
 /// As [`WAIT`]'s time: none.
 pub const NO_TIMEOUT: u64 = u64::MAX;
 

@@ -40,3 +40,16 @@ fn what_is_no_commit_is_refused() {
     bytes[..8].copy_from_slice(&[1, 4, 0, 0, 2, 0, 0, 0]);
     assert_eq!(CommitAll::decode(&bytes), Err(errno(libc::E2BIG)));
 }
+
+#[test]
+fn a_granted_token_is_read_as_it_was_written() {
+    let mut path = [0; SOCKET_BYTES];
+    path[..4].copy_from_slice(b"/run");
+    let out = GrantOut { token: [7; TOKEN_BYTES], path };
+    let bytes = out.encode();
+    assert_eq!((bytes.len(), GRANT >> 16 & 0x3FFF), (124, 124));
+    assert_eq!(GrantOut::decode(&bytes), Ok(out));
+    for wrong in [&bytes[..123], &[&bytes[..], &[0]].concat(), &[]] {
+        assert!(GrantOut::decode(wrong).is_err());
+    }
+}

@@ -66,6 +66,14 @@ pub trait Holder: Send + Sync {
     /// lease's end, which has no lock. The call may come before the holder has read the answer that
     /// grants the lease, and after it has returned the lease.
     fn recall(&self, lease: LeaseId);
+
+    /// What other sessions are shown of the file while the lease lasts, so that to look at its
+    /// attributes does not recall it; nothing if it is to be recalled for that. Called under the
+    /// Runtime's lock: it reads words in memory, and waits for nothing.
+    fn attributes(&self, lease: LeaseId) -> Option<Shown> {
+        let _ = lease;
+        None
+    }
 }
 
 /// Where a submitted request's answer goes.

@@ -57,8 +57,17 @@ pub enum Request {
     /// latest with a crash, unless `Link` names it before, which `exclusive` rules out. `parent` is
     /// where it would be: it gives what a new file inherits. Reply: `Created`.
     TmpFile { parent: InodeNr, perm: u16, exclusive: bool },
-    /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
-    Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool, times: bool },
+    /// Open a regular file; truncates to 0 when asked. `beside_lease`: the program that opens it
+    /// holds the file's write lease by another session. That lease goes on, unless the file is
+    /// truncated. Only a kernel's session says so. Reply: `Opened`.
+    Open {
+        ino: InodeNr,
+        access: Access,
+        truncate: bool,
+        kill_priv: bool,
+        times: bool,
+        beside_lease: bool,
+    },
     /// A handle that stands for an inode of any kind in requests about it, and may neither be read
     /// nor written. Reply: `Opened`.
     Hold { ino: InodeNr },
@@ -177,7 +186,12 @@ pub enum Request {
     /// file that has no name and never will, `EBUSY` if the session has the lease, or there is a
     /// section on the file; `EAGAIN` if others use the file just now, or did so again and again, or
     /// there are too many leases. Reply: `Leased`.
-    Lease { file: Target },
+    ///
+    /// With `writers`, the holder is a program that has opened the file through other sessions:
+    /// that often is it open there to be written by the program itself. `EAGAIN` if it is open to
+    /// be written there more or less often at the moment of the grant, `EOPNOTSUPP` for a file with
+    /// set-id bits or capabilities, and for one that is immutable or append-only.
+    Lease { file: Target, writers: Option<u64> },
     /// Write what nobody else has seen, as `Write` does, also while the lease is recalled. `ESTALE`
     /// if the lease has ended, or is another session's. Reply: `Written`.
     LeaseWrite { lease: LeaseId, offset: u64, data: WriteData },
@@ -200,6 +214,12 @@ pub enum Request {
 }
 
 impl Request {
+    /// open(2) without O_TRUNC.
+    pub fn open(ino: InodeNr, access: Access) -> Self {
+        let (truncate, kill_priv, times, beside_lease) = (false, false, true, false);
+        Self::Open { ino, access, truncate, kill_priv, times, beside_lease }
+    }
+
     /// pwrite(2) of all of `data`. The file keeps its set-id bits: the caller may do that, or has
     /// taken them away.
     pub fn write(file: impl Into<Target>, offset: u64, data: impl Into<WriteData>) -> Self {

@@ -116,6 +116,18 @@ pub struct Attr {
     pub ctime: Timestamp,
     /// Creation time.
     pub crtime: Timestamp,
+    /// Another session holds the write lease of the file: size and modification time are what its
+    /// holder shows, and count for this moment only.
+    pub held: bool,
+}
+
+/// What others are shown of a file whose holder has changes that nobody else has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was written last.
+    pub mtime: Timestamp,
 }
 
 /// A time to set.

@@ -228,8 +228,7 @@ fn r25_a_compound_that_is_too_large_says_so() {
     let b = Bench::new(VolumeKind::SMALL);
     b.durable("gone", &bytes(1, 5000));
     let ino = b.ino("gone");
-    let open =
-        Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false, times: true };
+    let open = Request::open(ino, Access::Both);
     let Ok(Reply::Opened { handle }) = b.call(open) else { panic!("not opened") };
     b.write("gone", 0, &bytes(2, 5000));
     b.unlink("gone");

@@ -368,7 +368,8 @@ fn r27_foreign_changes_void_a_section() {
     };
     let open = |b: &Bench, truncate| {
         let (ino, access, kill_priv, times) = (b.ino("f"), Access::Both, false, true);
-        b.call(Request::Open { ino, access, truncate, kill_priv, times }).expect("open");
+        b.call(Request::Open { ino, access, truncate, kill_priv, times, beside_lease: false })
+            .expect("open");
     };
     let page = |b: &Bench, index: u64, data: Vec<u8>| {
         let (ino, offset) = (b.ino("f"), index * PAGE);

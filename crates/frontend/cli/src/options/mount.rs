@@ -47,6 +47,11 @@ const WHY_RECOVERY: &str = "a volume that was not unmounted cannot be read witho
                            may be half of a checkpoint; mount it with ro alone, which recovers it first, \
                            or look at it with `siftfs inspect`";
 
+/// Why a mount with the writeback cache has no private logs.
+const NO_LOGS: &str = "private_logs=on and write_cache=writeback exclude each other: the kernel owns sizes and times of \
+                       files there";
+/// Why a mount without operations has none.
+const NO_GRANT: &str = "private_logs=on and operations=off exclude each other: programs ask for a log by one of the operations";
 /// Why a shared mount has no writeback cache.
 const NOT_SHARED: &str = "shared and write_cache=writeback exclude each other: other mounts would not see what the \
                           kernel holds back; leave one of them out";
@@ -99,8 +104,15 @@ pub fn parse_onto(mut o: Options, lists: &[String], sloppy: bool) -> Result<Opti
             ));
         }
     }
-    if o.mount.shared && o.mount.write_cache == WriteCache::Writeback {
+    let writeback = o.mount.write_cache == WriteCache::Writeback;
+    if o.mount.shared && writeback {
         return Err(NOT_SHARED.into());
+    }
+    if o.mount.private_logs && writeback {
+        return Err(NO_LOGS.into());
+    }
+    if o.mount.private_logs && !o.mount.operations {
+        return Err(NO_GRANT.into());
     }
     Ok(o)
 }

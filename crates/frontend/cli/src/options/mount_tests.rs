@@ -135,3 +135,22 @@ fn sloppy() {
         assert!(parse(&[wrong.into()], true).is_err(), "{wrong}");
     }
 }
+
+/// A kernel that owns sizes, or programs that have no operations, and private logs.
+#[test]
+fn private_logs_exclude_what_they_cannot_be_beside() {
+    let o = parsed("private_logs=on").unwrap();
+    assert!(o.mount.private_logs && o.mount.has_front() && !o.mount.shared);
+    assert!(!parsed("private_logs=on,private_logs=off").unwrap().mount.has_front());
+    assert!(parsed("private_logs=on,shared").unwrap().mount.shared);
+    for (list, beside) in [
+        ("private_logs=on,write_cache=writeback", "write_cache=writeback"),
+        ("operations=off,private_logs=on", "operations=off"),
+    ] {
+        let why = parsed(list).unwrap_err();
+        let message = format!("private_logs=on and {beside} exclude each other: ");
+        assert!(why.starts_with(&message), "{why}");
+    }
+    assert!(parsed("private_logs=on,operations=off,operations=on").is_ok());
+    assert!(parsed("private_logs=yes").unwrap_err().contains("on or off"));
+}

@@ -78,7 +78,7 @@ impl Teller {
     ) -> io::Result<Self> {
         let (words, told) = channel();
         let way = notifier.clone();
-        let known = server.shares.known.clone().expect("a shared mount has this");
+        let known = server.shares.known.clone().expect("a mount with a front has this");
         let tell = words.clone();
         let done: Done = Arc::new(move |number, done| {
             let word = if done { Word::Done(number) } else { Word::NoPlace(number) };

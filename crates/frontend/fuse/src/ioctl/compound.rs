@@ -210,8 +210,7 @@ impl Server {
             let known = |flags| access_of(flags).is_some();
             let Opened { ino, flags, view } = open.opened(number, known)?;
             let access = access_of(flags).ok_or(errno(libc::EBADF))?;
-            let open =
-                Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
+            let open = Request::open(ino, access);
             let handle = self.opened(&Credentials::default(), open)?;
             place.insert(Descriptor { handle, flags, view });
             prepared.files.insert(ino);

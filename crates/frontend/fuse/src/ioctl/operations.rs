@@ -2,9 +2,10 @@
 //! carries out all others.
 
 use crate::ioctl::sections;
+use crate::logs;
 use crate::serve::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_proto::commands::{BARRIER, NO_TIMEOUT, POLL, STAGE, WAIT};
+use siftfs_proto::commands::{BARRIER, GRANT, NO_TIMEOUT, POLL, STAGE, WAIT};
 use siftfs_proto::{Completion, Credentials, Handle, Reply, Request, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +80,7 @@ impl Server {
                 Err(e) => answer(Err(e)),
             },
             BARRIER => answer(self.call(cred, Request::Barrier).and_then(number)),
+            GRANT => answer(logs::grant(self, cred, (ino, handle))),
             FITRIM => answer(self.trim(cred, input)),
             _ => self.flags_ioctl(cred, ino, (command, input), answer),
         }

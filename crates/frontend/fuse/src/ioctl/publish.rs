@@ -126,8 +126,7 @@ impl Server {
                 let Opened { ino, view: other, .. } = open.opened(number, open_files::writes)?;
                 view.may_link(&other)?;
                 let access = Access::Read;
-                let open =
-                    Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
+                let open = Request::open(ino, access);
                 let handle = self.opened(&Credentials::default(), open)?;
                 prepared.opened.push(handle);
                 prepared.files.insert(ino);

@@ -55,6 +55,7 @@ fn attr() -> Attr {
         mtime: t,
         ctime: t,
         crtime: t,
+        held: false,
     }
 }
 

@@ -33,6 +33,11 @@ impl Valid {
     pub(crate) const fn both(time: Duration) -> Self {
         Self { names: time, attributes: time }
     }
+
+    /// How long these attributes may be trusted. What a file's holder shows counts for no time.
+    fn of(&self, attr: &Attr) -> Duration {
+        if attr.held { Duration::ZERO } else { self.attributes }
+    }
 }
 
 /// Does close(2) send FLUSH? With the writeback cache the kernel sends it in any case.
@@ -138,7 +143,7 @@ pub(crate) fn encode(answer: &Answer, valid: Valid, send: impl FnOnce(&[&[u8]]))
         }
         Answer::Attr(a) => {
             let mut out = abi::AttrOut::new_zeroed();
-            (out.attr_valid, out.attr_valid_nsec) = parts(valid.attributes);
+            (out.attr_valid, out.attr_valid_nsec) = parts(valid.of(a));
             out.attr = attr(a);
             send(&[out.as_bytes()]);
         }
@@ -390,7 +395,7 @@ fn parts(time: Duration) -> (u64, u32) {
 
 fn entry(a: &Attr, valid: Valid) -> abi::EntryOut {
     let (entry_valid, entry_valid_nsec) = parts(valid.names);
-    let (attr_valid, attr_valid_nsec) = parts(valid.attributes);
+    let (attr_valid, attr_valid_nsec) = parts(valid.of(a));
     abi::EntryOut {
         node: node(a.ino),
         generation: u64::from(a.generation),
@@ -419,7 +424,7 @@ fn file_lock(held: Option<HeldLock>) -> abi::FileLock {
 }
 
 fn statx(a: &Attr, valid: Valid) -> abi::StatxOut {
-    let (attr_valid, attr_valid_nsec) = parts(valid.attributes);
+    let (attr_valid, attr_valid_nsec) = parts(valid.of(a));
     let time = |t: Timestamp| abi::StatxTime { sec: t.sec, nsec: t.nsec, reserved: 0 };
     let kind_and_perm = kind_bits(a.kind) | u32::from(a.perm);
     let device = u64::from(a.rdev);

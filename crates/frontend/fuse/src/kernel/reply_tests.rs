@@ -58,6 +58,7 @@ fn attributes() -> Attr {
         mtime: t(i64::MIN),
         ctime: t(1 << 33),
         crtime: t(9),
+        held: false,
     }
 }
 
@@ -89,6 +90,31 @@ fn attributes_in_each_form() {
     let (_, body) = receive(&kernel);
     let none = abi::EntryOut::read_from_bytes(&body).unwrap();
     assert!(none.node == 0 && none.entry_valid > 0, "the kernel remembers that there is none");
+}
+
+/// What the holder of a write lease shows of its file counts for no time; the name counts.
+#[test]
+fn attributes_that_are_held_count_for_no_time() {
+    let (kernel, channel) = channel();
+    let a = Attr { held: true, ..attributes() };
+    let told = |answer| {
+        Token::new(Way::Device(channel.clone()), 1).send(Ok(answer));
+        receive(&kernel).1
+    };
+    let entry = |bytes: &[u8]| {
+        let (entry, _) = abi::EntryOut::read_from_prefix(bytes).unwrap();
+        (entry.entry_valid > 0, entry.attr_valid, entry.attr_valid_nsec)
+    };
+    assert_eq!(entry(&told(Answer::Entry(a.clone()))), (true, 0, 0));
+    assert_eq!(entry(&told(Answer::Created(a.clone(), Handle(8), Flush::Left))), (true, 0, 0));
+    let attr = abi::AttrOut::read_from_bytes(&told(Answer::Attr(a.clone()))).unwrap();
+    let statx = abi::StatxOut::read_from_bytes(&told(Answer::Statx(a.clone()))).unwrap();
+    assert_eq!((attr.attr_valid, attr.attr_valid_nsec), (0, 0));
+    assert_eq!((statx.attr_valid, statx.attr_valid_nsec), (0, 0));
+    let mut buffer = DirBuffer::new(4096, true, Valid::ALONE);
+    let (cookie, kind, name) = (5, FileKind::Regular, b"f".to_vec());
+    assert!(buffer.add(&DirEntry { ino: 12, cookie, kind, name, attr: Some(a) }));
+    assert_eq!(entry(&told(buffer.done())), (true, 0, 0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::session::{Session, Wanted};
 use crate::kernel::transport::{RequestLoop, Requests, State};
+use crate::logs::tokens::Tokens;
 use crate::mount::detached::{Detached, attach};
 use crate::mount::mountinfo::{MountEntry, top_mount};
 use crate::mount::switch::Switch;
@@ -68,6 +69,10 @@ pub struct MountOptions {
     pub write_back_every: Duration,
     /// SiftFS's own operations are there: publish, compounds, tickets, atomic sections.
     pub operations: bool,
+    /// Programs may get write leases of files that they have open to be written, and keep a log of
+    /// what they write (`docs/design/private-logs.md`). Needs `operations`; not with
+    /// [`WriteCache::Writeback`].
+    pub private_logs: bool,
     /// The directory of the volume that is the mount's root.
     pub root: InodeNr,
 }
@@ -85,6 +90,31 @@ pub enum WriteCache {
 /// Why a mount with the writeback cache is not shared.
 const NOT_SHARED: &str = "a shared mount cannot have write_cache=writeback: other mounts would not \
                           see what the kernel holds back";
+
+/// Why a mount with the writeback cache has no private logs.
+const NO_LOGS: &str = "a mount with private_logs=on cannot have write_cache=writeback: the kernel \
+                       owns sizes and times of files there";
+/// Why a mount without operations has none.
+const NO_GRANT: &str = "a mount with private_logs=on cannot have operations=off: programs ask for a \
+                        log by one of them";
+
+impl MountOptions {
+    /// Why they exclude each other, if they do.
+    fn excluded(&self) -> Option<&'static str> {
+        let writeback = self.write_cache == WriteCache::Writeback;
+        match (writeback, self.shared, self.private_logs) {
+            (true, true, _) => Some(NOT_SHARED),
+            (true, _, true) => Some(NO_LOGS),
+            (_, _, true) if !self.operations => Some(NO_GRANT),
+            _ => None,
+        }
+    }
+
+    /// Does the mount have a [`Front`]?
+    pub fn has_front(&self) -> bool {
+        self.shared || self.private_logs
+    }
+}
 
 impl Default for MountOptions {
     fn default() -> Self {
@@ -106,6 +136,7 @@ impl Default for MountOptions {
             shared: false,
             write_back_every: Duration::from_millis(2500),
             operations: true,
+            private_logs: false,
             root: ROOT_INO,
         }
     }
@@ -130,8 +161,8 @@ impl NewMount {
     /// root was removed, or is no directory.
     pub fn new(service: Arc<dyn FileService>, options: &MountOptions) -> io::Result<Self> {
         let writeback = options.write_cache == WriteCache::Writeback;
-        if options.shared && writeback {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, NOT_SHARED));
+        if let Some(why) = options.excluded() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let device = open_device()?;
         let detached = Detached::new(&device, options)?;
@@ -139,7 +170,7 @@ impl NewMount {
         let below = options.root != ROOT_INO;
         let service =
             Scope::before(service, options.root, read_only.clone()).map_err(scope::told)?;
-        let &MountOptions { requests, idmap, shared, .. } = options;
+        let &MountOptions { requests, idmap, shared, private_logs, .. } = options;
         let wanted = Wanted { requests, writeback, idmap, shared, below };
         let session = Session::start(device, wanted)?;
         let agreed = Agreed {
@@ -149,6 +180,7 @@ impl NewMount {
             no_opendir: session.has_no_opendir(),
             idmap,
             shared,
+            private_logs,
         };
         let server = Server::new(service, agreed).with_sync(options.sync);
         let server = Arc::new(server.with_operations(options.operations));
@@ -232,14 +264,14 @@ impl FuseMount {
         mount.ok_or_else(|| io::Error::other("the new mount is not visible"))
     }
 
-    /// The mount is one of several: its service is a session that `front` was opened with. Its
-    /// options say that it is shared.
+    /// Others may take back what the mount's kernel knows: its service is a session that `front`
+    /// was opened with. Its options say that it is shared, or has private logs.
     ///
     /// # Panics
     /// If they do not.
     #[must_use]
     pub fn with_front(self, front: Arc<Front>) -> Self {
-        assert!(self.server.shares.may_be_more(), "a mount with a front is shared");
+        assert!(self.server.shares.has_front(), "the options say that it has a front");
         Self { front: Some(front), ..self }
     }
 
@@ -261,6 +293,11 @@ impl FuseMount {
     /// Changes [`MountOptions::operations`], also while the mount is served.
     pub fn operations(&self) -> Switch {
         self.server.operations.clone()
+    }
+
+    /// The tokens by which programs show what they have open, also while the mount is served.
+    pub fn tokens(&self) -> Arc<Tokens> {
+        self.server.tokens.clone()
     }
 
     /// Whether every change through this mount is refused, also while the mount is served. The

@@ -1,14 +1,19 @@
-//! What the kernel of a shared mount may know: names, listings and pages that it was told of and
-//! that count until they are taken back, or their time is over.
+//! What the kernel of a mount with a front may know: names, listings and pages that it was told of
+//! and that count until they are taken back, or their time is over.
 //!
 //! Something is noted *before* the request is carried out whose answer tells it. What another front
 //! end changes after that is looked for here, so an answer with older state is always one of which
 //! the kernel is told.
+//!
+//! On a mount that is not shared others change nothing but files that are leased to them. What its
+//! kernel was told counts until it is taken back, so nothing is noted of that, and it may have
+//! pages of every file. Only files of which pages were taken back are looked at more closely.
 
 use siftfs_base::InodeNr;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,13 +36,35 @@ const MOST_NAMES: usize = 1 << 18;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stamp(u64);
 
+/// Into how many parts the files of a mount fall, to tell by one look at memory whether something
+/// may be noted of one.
+const PARTS: usize = 256;
+
+/// How many files of each part are noted.
+struct Marks(Box<[AtomicU32]>);
+
+impl Marks {
+    fn new() -> Self {
+        Self((0..PARTS).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    fn of(&self, ino: InodeNr) -> &AtomicU32 {
+        let part = usize::try_from(ino).unwrap_or(0) % PARTS;
+        self.0.get(part).expect("there are as many")
+    }
+}
+
 /// What the kernel may know.
 pub(crate) struct Known {
+    /// The mount is one of several, or may be.
+    shared: bool,
     /// Nobody else may change what the kernel knows. What it is told is not noted, and does not run
     /// out; pages and listings are noted all the same.
     alone: AtomicBool,
     hasher: RandomState,
     table: Mutex<Table>,
+    /// The files of [`Table::taken`].
+    marks: Marks,
 }
 
 #[derive(Default)]
@@ -149,15 +176,28 @@ impl Table {
 }
 
 impl Known {
-    /// Nothing is known.
-    pub(crate) fn new() -> Self {
-        let (alone, hasher) = (AtomicBool::new(false), RandomState::new());
-        Self { alone, hasher, table: Mutex::default() }
+    /// Nothing is known, on a mount that is shared or is not.
+    pub(crate) fn new(shared: bool) -> Self {
+        let (alone, hasher) = (AtomicBool::new(!shared), RandomState::new());
+        Self { shared, alone, hasher, table: Mutex::default(), marks: Marks::new() }
+    }
+
+    /// Is the mount shared?
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// May others change what the kernel knows?
     pub(crate) fn share(&self, others: bool) {
-        self.alone.store(!others, Ordering::SeqCst);
+        if self.shared {
+            self.alone.store(!others, Ordering::SeqCst);
+        }
+    }
+
+    /// Is it noted what the kernel reads and writes of the file? Where the mount is not shared,
+    /// from when pages of it were taken back.
+    pub(crate) fn watches(&self, ino: InodeNr) -> bool {
+        self.shared || self.marks.of(ino).load(Ordering::SeqCst) > 0
     }
 
     /// May nobody else change what the kernel knows?
@@ -262,6 +302,9 @@ impl Known {
 
     /// An answer is about to bring pages of a file, or a part of a directory's listing.
     pub(crate) fn pages(&self, ino: InodeNr) {
+        if !self.shared {
+            return;
+        }
         let mut table = self.table();
         let stamp = table.next();
         table.cached.insert(ino, stamp);
@@ -269,20 +312,32 @@ impl Known {
 
     /// Pages of a file are about to be taken back.
     pub(crate) fn takes(&self, ino: InodeNr) {
-        self.table().taken.entry(ino).or_default();
+        let mut table = self.table();
+        if let Entry::Vacant(entry) = table.taken.entry(ino) {
+            entry.insert(false);
+            self.marks.of(ino).fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     /// The kernel sends what a program wrote through its cache. Has it read the file again since
     /// pages were taken back? While the write was on its way a page of it may have been taken, and
     /// read again without what was written: the kernel takes its own write for known.
     pub(crate) fn may_have_lost(&self, ino: InodeNr) -> bool {
+        if !self.watches(ino) {
+            return false;
+        }
         let mut table = self.table();
-        match table.taken.get(&ino) {
-            Some(true) => {
-                table.taken.remove(&ino);
-                true
-            }
-            _ => false,
+        let lost = table.taken.get(&ino) == Some(&true);
+        if lost {
+            self.keeps(&mut table, ino);
+        }
+        lost
+    }
+
+    /// The kernel loses nothing of the file any more.
+    fn keeps(&self, table: &mut Table, ino: InodeNr) {
+        if table.taken.remove(&ino).is_some() {
+            self.marks.of(ino).fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -302,7 +357,10 @@ impl Known {
 
     /// May the kernel have such?
     pub(crate) fn has_pages(&self, ino: InodeNr) -> Option<Stamp> {
-        self.table().cached.get(&ino).copied()
+        match self.shared {
+            true => self.table().cached.get(&ino).copied(),
+            false => Some(Stamp(0)),
+        }
     }
 
     /// The kernel has dropped all that it had at that moment.
@@ -318,23 +376,29 @@ impl Known {
         self.dropped(ino, at);
         let mut table = self.table();
         if !table.cached.contains_key(&ino) {
-            table.taken.remove(&ino);
+            self.keeps(&mut table, ino);
         }
     }
 
     /// A file was opened.
     pub(crate) fn opened(&self, ino: InodeNr) {
+        if !self.shared {
+            return;
+        }
         *self.table().open.entry(ino).or_default() += 1;
     }
 
     /// It was closed once.
     pub(crate) fn closed(&self, ino: InodeNr) {
+        if !self.shared {
+            return;
+        }
         less(&mut self.table().open, ino);
     }
 
-    /// Is it open?
+    /// May it be open?
     pub(crate) fn is_open(&self, ino: InodeNr) -> bool {
-        self.table().open.contains_key(&ino)
+        !self.shared || self.table().open.contains_key(&ino)
     }
 
     /// The answer of a write waits for other front ends.

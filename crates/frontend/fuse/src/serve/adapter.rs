@@ -31,7 +31,7 @@ pub(crate) struct Adapter {
 
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
-        let token = self.server.shares.shared(token);
+        let token = self.server.shares.shared(token, &message);
         match token.owing() {
             None => self.begin(message, token),
             owing => during(owing, || self.begin(message, token)),

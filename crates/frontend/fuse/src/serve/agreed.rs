@@ -20,6 +20,8 @@ pub(crate) struct Agreed {
     pub(crate) idmap: bool,
     /// Other mounts of the volume may be there: the server keeps file locks.
     pub(crate) shared: bool,
+    /// Programs may have write leases of files.
+    pub(crate) private_logs: bool,
 }
 
 impl Agreed {

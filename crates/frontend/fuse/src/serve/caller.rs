@@ -3,6 +3,7 @@
 //! A request brings a user, a group and the number of a thread. All else is read from the status
 //! of that thread, which waits for our answer meanwhile.
 
+use rustix::time::{ClockId, clock_gettime};
 use siftfs_proto::{Attr, Credentials, FileKind, Rights};
 
 const S_ISUID: u16 = 0o4000;
@@ -148,6 +149,30 @@ pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
 /// The process that a thread belongs to, if it can be known.
 pub(crate) fn thread_group(pid: u32) -> Option<u32> {
     status(pid, "Tgid:")?.trim().parse().ok()
+}
+
+/// Nanoseconds since the machine began, its sleep included.
+pub(crate) fn boot_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let (sec, nsec) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    sec.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nsec.unwrap_or(0))
+}
+
+/// The process of the thread that had this number at that moment, in nanoseconds since the machine
+/// began; none if that thread has ended.
+pub(crate) fn process_then(pid: u32, at: u64) -> Option<u32> {
+    if pid == 0 {
+        return None;
+    }
+    let process = thread_group(pid)?;
+    // Its start is the 22nd field; the second one is a name in brackets.
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let start: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    let second = rustix::param::clock_ticks_per_second();
+    let start = start.checked_mul(1_000_000_000)?.checked_div(second)?;
+    // Another thread may have the number since.
+    (start <= at).then_some(process)
 }
 
 /// Is this process there, and not at its end?

@@ -18,6 +18,7 @@ fn file(perm: u16, uid: u32, gid: u32) -> Attr {
         mtime: t,
         ctime: t,
         crtime: t,
+        held: false,
     }
 }
 

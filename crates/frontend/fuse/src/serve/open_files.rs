@@ -5,6 +5,7 @@
 //! server's: closing and unmapping write them back, and a shared mapping keeps its descriptor open,
 //! so RELEASE comes after the last munmap(2).
 
+use crate::serve::caller::boot_ns;
 use crate::serve::stale::Cached;
 use siftfs_base::{Error, InodeNr, errno};
 use siftfs_proto::{Credentials, Handle};
@@ -76,6 +77,15 @@ struct Table {
     programs: HashMap<Handle, InodeNr>,
 }
 
+/// Who opened a file to write it.
+#[derive(Clone)]
+pub(crate) struct Opener {
+    pub(crate) handle: Handle,
+    pub(crate) cred: Credentials,
+    /// When, in nanoseconds since the machine began.
+    pub(crate) at: u64,
+}
+
 struct Opened {
     ino: InodeNr,
     flags: u32,
@@ -85,7 +95,7 @@ struct Opened {
 #[derive(Default)]
 struct File {
     /// Each handle with its opener: pages that the kernel writes back carry no credentials.
-    openers: Vec<(Handle, Credentials)>,
+    openers: Vec<Opener>,
     /// Handles through which the file can be mapped and stored to.
     mappers: u32,
     /// Handles that write past the kernel's cache.
@@ -145,10 +155,11 @@ impl OpenFiles {
         if !writes(flags) {
             return;
         }
+        let opener = Opener { handle, cred: cred.clone(), at: boot_ns() };
         let mut table = self.table();
         table.handles.insert(handle, Opened { ino, flags });
         let file = table.files.entry(ino).or_default();
-        file.openers.push((handle, cred.clone()));
+        file.openers.push(opener);
         file.mappers += u32::from(reads_and_writes(flags));
         if flags & O_DIRECT != 0 {
             self.add_direct(file);
@@ -171,7 +182,7 @@ impl OpenFiles {
         };
         let Entry::Occupied(mut entry) = table.files.entry(ino) else { return Closed::default() };
         let file = entry.get_mut();
-        file.openers.retain(|(h, _)| *h != handle);
+        file.openers.retain(|opener| opener.handle != handle);
         file.mappers -= u32::from(reads_and_writes(flags));
         if flags & O_DIRECT != 0 {
             file.direct -= 1;
@@ -207,6 +218,11 @@ impl OpenFiles {
     /// What `handle` was opened with; 0 if it was not opened for writing.
     pub(crate) fn flags(&self, handle: Handle) -> u32 {
         self.table().handles.get(&handle).map_or(0, |o| o.flags)
+    }
+
+    /// The handles of `ino` that are opened for writing.
+    pub(crate) fn openers(&self, ino: InodeNr) -> Vec<Opener> {
+        self.table().files.get(&ino).map_or_else(Vec::new, |file| file.openers.clone())
     }
 
     /// Is `ino` open for writing?
@@ -252,13 +268,13 @@ impl OpenFiles {
     pub(crate) fn account(&self, ino: InodeNr) -> Option<Credentials> {
         let table = self.table();
         let openers = table.files.get(&ino)?.openers.iter();
-        openers.min_by_key(|(_, cred)| cred.uid != 0).map(|(_, cred)| cred.clone())
+        openers.map(|opener| &opener.cred).min_by_key(|cred| cred.uid != 0).cloned()
     }
 
     /// Has this user the file open for writing?
     pub(crate) fn is_opened_by(&self, ino: InodeNr, uid: u32) -> bool {
         let table = self.table();
-        table.files.get(&ino).is_some_and(|f| f.openers.iter().any(|(_, cred)| cred.uid == uid))
+        table.files.get(&ino).is_some_and(|f| f.openers.iter().any(|opener| opener.cred.uid == uid))
     }
 
     /// Pages of this file could not be written. Is the caller the first to say so since a write(2)

@@ -275,7 +275,7 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::GetLock { file, .. }
         | R::SetLock { file, .. }
         | R::SectionStart { file }
-        | R::Lease { file } => match file {
+        | R::Lease { file, .. } => match file {
             Target::Inode(ino) => vec![ino],
             Target::Open(_) => Vec::new(),
         },

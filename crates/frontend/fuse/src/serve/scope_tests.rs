@@ -45,6 +45,7 @@ fn attr(ino: InodeNr) -> Attr {
         mtime,
         ctime,
         crtime,
+        held: false,
     }
 }
 
@@ -213,6 +214,7 @@ fn a_read_only_mount_changes_nothing() {
         truncate,
         kill_priv: false,
         times: true,
+        beside_lease: false,
     };
     use siftfs_proto::compound::{Access, FileArg, NumberArg};
     let read = Step::Read { file: FileArg::Step(StepNr(0)), offset: NumberArg::Given(0), len: 1 };

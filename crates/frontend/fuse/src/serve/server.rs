@@ -7,6 +7,7 @@ use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
 use crate::kernel::owing::owe;
 use crate::locks::waits::LockWaits;
+use crate::logs::tokens::Tokens;
 use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
@@ -44,7 +45,7 @@ pub(crate) struct Server {
     service: Arc<dyn FileService>,
     pub(crate) agreed: Agreed,
     /// The mount itself asks for synchronous writes.
-    synchronous: bool,
+    pub(crate) synchronous: bool,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) announced: Announced,
     pub(crate) copied_up: CopiedUp,
@@ -59,15 +60,19 @@ pub(crate) struct Server {
     /// Of files whose times the kernel owns.
     pub(crate) kernel_times: Arc<KernelTimes>,
     pub(crate) shares: Shares,
+    /// Of programs that ask for private logs.
+    pub(crate) tokens: Arc<Tokens>,
 }
 
 impl Server {
     pub(crate) fn new(service: Arc<dyn FileService>, agreed: Agreed) -> Self {
+        let open_files = Arc::new(OpenFiles::new(agreed.writeback));
         Self {
             service,
             agreed,
             synchronous: false,
-            open_files: Arc::new(OpenFiles::new(agreed.writeback)),
+            tokens: Arc::new(Tokens::new(open_files.clone())),
+            open_files,
             announced: Announced::default(),
             copied_up: CopiedUp::default(),
             invalidator: Arc::default(),
@@ -77,7 +82,7 @@ impl Server {
             sections: Sections::default(),
             operations: Switch::new(true),
             kernel_times: Arc::default(),
-            shares: Shares::new(agreed.shared),
+            shares: Shares::new(agreed.shared, agreed.private_logs),
         }
     }
 
@@ -130,7 +135,7 @@ impl Server {
     /// A file was opened.
     pub(crate) fn opened_by(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
         let mut flags = flags;
-        if let Some(known) = &self.shares.known {
+        if let Some(known) = self.shares.known.as_ref().filter(|known| known.is_shared()) {
             known.opened(ino);
             if appends(flags) {
                 flags |= libc::O_DIRECT.cast_unsigned();
@@ -141,6 +146,7 @@ impl Server {
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
         let Closed { last, let_go } = self.open_files.closed(handle);
+        self.tokens.released(handle);
         if let Some(ino) = last {
             // What was announced was no write.
             self.announced.take_all(ino);
@@ -213,7 +219,8 @@ impl Server {
         // write.
         let access = if write { Access::Both } else { Access::Read };
         let times = self.agreed.moves_times();
-        let request = Request::Open { ino, access, truncate, kill_priv, times };
+        let beside_lease = write && self.tokens.is_held_by(cred.pid, ino);
+        let request = Request::Open { ino, access, truncate, kill_priv, times, beside_lease };
         let handle = self.opened(cred, request)?;
         self.opened_by(cred, handle, ino, flags);
         if let Some(attr) = setgid {
@@ -353,7 +360,7 @@ impl Server {
     /// it cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
         self.before_change(cred, r.to)?;
-        let size = self.entry(cred, Request::GetAttr { file: r.from.into() })?.size;
+        let size = settled_size(self, cred, r.from)?;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
         let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
@@ -404,10 +411,7 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let (size, times) = (
-            self.entry(cred, Request::GetAttr { file: ino.into() })?.size,
-            self.agreed.moves_times(),
-        );
+        let (size, times) = (settled_size(self, cred, ino)?, self.agreed.moves_times());
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
             self.done(cred, Request::Allocate { file: ino.into(), mode, offset, len, times })?;
@@ -473,11 +477,12 @@ impl Server {
     }
 
     pub(crate) fn forget(&self, cred: &Credentials, ino: InodeNr, count: u64) {
-        let at = self.shares.known.as_ref().map(|known| known.moment());
+        let known = self.shares.known.as_ref().filter(|known| known.watches(ino));
+        let at = known.map(|known| known.moment());
         if let Err(error) = self.call(cred, Request::Forget { ino, count }) {
             tracing::warn!(ino, count, %error, "forget failed");
         }
-        if let (Some(known), Some(at)) = (&self.shares.known, at)
+        if let (Some(known), Some(at)) = (known, at)
             && !knows(self, ino)
         {
             known.forgotten(ino, at);
@@ -509,6 +514,18 @@ impl Server {
         }
         Ok(out)
     }
+}
+
+/// The size of a file, of which nobody has anything that others have not seen.
+fn settled_size(server: &Server, cred: &Credentials, ino: InodeNr) -> Result<u64> {
+    let get = || server.entry(cred, Request::GetAttr { file: ino.into() });
+    let attr = get()?;
+    if !attr.held {
+        return Ok(attr.size);
+    }
+    // What its holder shows is no answer to a call that goes by it.
+    server.data(cred, Request::Read { file: ino.into(), offset: 0, len: 0 })?;
+    get().map(|attr| attr.size)
 }
 
 /// May the kernel of `server` know the inode?

@@ -32,6 +32,7 @@ fn attr(ino: InodeNr, kind: FileKind) -> Attr {
         mtime: t,
         ctime: t,
         crtime: t,
+        held: false,
     }
 }
 

@@ -1,9 +1,10 @@
-//! What an answer tells a kernel that is not the volume's only one, and how long that counts.
+//! What an answer tells a kernel that others may take something back from, and how long that
+//! counts.
 
 use crate::kernel::convert::inode;
 use crate::kernel::owing::owe;
 use crate::kernel::reply::{Answer, Token, Valid};
-use crate::kernel::request::Operation;
+use crate::kernel::request::{Message, Operation};
 use crate::pages::known::Known;
 use crate::serve::page_debts::PageDebts;
 use siftfs_base::{Error, InodeNr, Result, errno};
@@ -20,7 +21,7 @@ pub(crate) struct Told<'a> {
 
 /// What a mount keeps because others of its volume may change what its kernel knows.
 pub(crate) struct Shares {
-    /// What the kernel may know; none for a mount that is alone.
+    /// What the kernel may know; none for a mount from which nobody takes anything back.
     pub(crate) known: Option<Arc<Known>>,
     /// What pages that came owe.
     pub(crate) page_debts: PageDebts,
@@ -35,15 +36,20 @@ pub(crate) trait TakesBack: Send + Sync {
 }
 
 impl Shares {
-    /// Of a mount that may be one of several, or not.
-    pub(crate) fn new(shared: bool) -> Self {
-        let known = shared.then(|| Arc::new(Known::new()));
+    /// Of a mount that may be one of several, or whose files may be leased, or neither.
+    pub(crate) fn new(shared: bool, leased: bool) -> Self {
+        let known = (shared || leased).then(|| Arc::new(Known::new(shared)));
         Self { known, page_debts: PageDebts::default(), front: OnceLock::new() }
     }
 
-    /// May others change what the kernel knows?
-    pub(crate) fn may_be_more(&self) -> bool {
+    /// May others take back what the kernel knows?
+    pub(crate) fn has_front(&self) -> bool {
         self.known.is_some()
+    }
+
+    /// May others change anything?
+    pub(crate) fn may_be_more(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_shared())
     }
 
     /// An answer is about to bring pages of the file, or of a directory's listing.
@@ -53,18 +59,23 @@ impl Shares {
         }
     }
 
-    /// What is sent counts as long as other front ends let it.
-    pub(crate) fn shared(&self, token: Token) -> Token {
+    /// What is sent counts as long as other front ends let it. Where none changes names, only a
+    /// WRITE may have to wait, for pages of the own kernel ([`Shares::wrote`]).
+    pub(crate) fn shared(&self, token: Token, message: &Message<'_>) -> Token {
         match &self.known {
-            Some(known) => token.shared().holds(Valid::both(known.attributes())),
-            None => token,
+            Some(known) if known.is_shared() => {
+                token.shared().holds(Valid::both(known.attributes()))
+            }
+            Some(_) if matches!(message.op, Operation::Write { .. }) => token.shared(),
+            _ => token,
         }
     }
 
     /// A request about names in `dir` is about to be carried out.
     pub(crate) fn tells<'a>(&'a self, dir: u64, op: &Operation<'a>) -> Option<Told<'a>> {
         use Operation as O;
-        let (known, dir) = (self.known.as_deref()?, inode(dir).ok()?);
+        let known = self.known.as_deref().filter(|known| known.is_shared())?;
+        let dir = inode(dir).ok()?;
         match *op {
             O::Lookup { name }
             | O::MakeNode { name, .. }
@@ -112,7 +123,7 @@ impl Shares {
                 self.0.read(self.1);
             }
         }
-        match self.known.clone() {
+        match self.known.as_ref().filter(|known| known.watches(ino)).cloned() {
             None => token,
             Some(known) => {
                 known.reads(ino);

@@ -68,6 +68,7 @@ fn node(ino: InodeNr, kind: FileKind, perm: u16, owner: (u32, u32), now: Timesta
         mtime: now,
         ctime: now,
         crtime: now,
+        held: false,
     };
     Node {
         attr,

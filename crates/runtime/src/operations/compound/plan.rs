@@ -8,7 +8,7 @@ use crate::namespace::access::{Caller, Guard, READ, WRITE};
 use crate::operations::compound::compute::{Budget, Computed, Job, Memo, NotComputed, Task};
 use crate::operations::compound::file::{File, FileNr};
 use crate::state::State;
-use crate::state::leases::Touch;
+use crate::state::leases::{Does, Touch};
 use crate::state::step::Stop;
 use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, errno};
@@ -284,7 +284,7 @@ impl<'a> Plan<'a> {
         if st.metadata.tree.node(ino).inode.is_dir() {
             return refused(libc::EISDIR);
         }
-        st.leases.touch(Touch { session: self.session, pages: false }, ino)?;
+        st.leases.touch(Touch { session: self.session, does: Does::Anything }, ino)?;
         // No list decides anything for a caller that may do everything.
         let guard: Guard = match self.caller.rights.overrides_access {
             true => st.metadata.tree.guard_without_list(ino),

@@ -4,7 +4,7 @@
 //! leaves no reference behind.
 
 use crate::state::tree::nodes::give_back;
-use ahash::HashMap;
+use ahash::{HashMap, HashSet};
 use siftfs_base::InodeNr;
 use siftfs_proto::compound::Access;
 
@@ -21,6 +21,12 @@ pub struct Opened {
     pub access: Option<Access>,
     /// The session that it belongs to.
     session: SessionId,
+}
+
+impl Opened {
+    fn writes(&self) -> bool {
+        self.access.is_some_and(Access::writes)
+    }
 }
 
 /// How much a session refers to.
@@ -41,19 +47,28 @@ pub struct LetGo {
     pub lookups: Vec<InodeNr>,
 }
 
-/// How many lookups of an inode each session holds.
-enum Lookups {
+/// How many of something, lookups or handles of an inode, each session has.
+enum Counts {
     One(SessionId, u64),
     More(Vec<(SessionId, u64)>),
 }
 
-impl Lookups {
+impl Counts {
     fn of(&self, session: SessionId) -> u64 {
         match self {
             Self::One(own, count) if *own == session => *count,
             Self::One(..) => 0,
             Self::More(all) => all.iter().find(|(own, _)| *own == session).map_or(0, |(_, n)| *n),
         }
+    }
+
+    /// Those of all sessions but one.
+    fn beside(&self, session: SessionId) -> u64 {
+        let all = match self {
+            Self::One(_, count) => *count,
+            Self::More(all) => all.iter().map(|(_, count)| count).sum(),
+        };
+        all - self.of(session)
     }
 
     /// One more of `session`; true if that is its first.
@@ -109,8 +124,12 @@ impl Lookups {
 #[derive(Default)]
 pub struct References {
     sessions: HashMap<SessionId, Held>,
-    lookups: HashMap<InodeNr, Lookups>,
+    /// Those of them that change nothing but what is leased to them.
+    lending: HashSet<SessionId>,
+    lookups: HashMap<InodeNr, Counts>,
     handles: HashMap<u64, Opened>,
+    /// The handles through which each inode may be written.
+    writers: HashMap<InodeNr, Counts>,
     /// Number of the handle that was opened last.
     last: u64,
 }
@@ -122,22 +141,31 @@ impl References {
         assert!(before.is_none(), "a session's number is drawn until it is new");
     }
 
+    /// A session begins that changes nothing but what is leased to it: its handles are no writers.
+    pub fn begin_lending(&mut self, session: SessionId) {
+        self.begin(session);
+        self.lending.insert(session);
+    }
+
     /// The session ends.
     pub fn end(&mut self, session: SessionId) -> LetGo {
         let mut let_go = LetGo::default();
         let Some(held) = self.sessions.remove(&session) else { return let_go };
         if held.handles > 0 {
+            let mut writes = Vec::new();
             self.handles.retain(|_, opened| {
                 let own = opened.session == session;
                 if own {
                     let_go.handles.push(opened.ino);
+                    writes.extend(opened.writes().then_some(opened.ino));
                 }
                 !own
             });
+            writes.into_iter().for_each(|ino| self.writes_less(session, ino));
             give_back(&mut self.handles);
         }
         if held.inodes > 0 {
-            let of_session = |(ino, held): (&InodeNr, &Lookups)| {
+            let of_session = |(ino, held): (&InodeNr, &Counts)| {
                 let count = held.of(session);
                 (count > 0).then_some((*ino, count))
             };
@@ -148,6 +176,7 @@ impl References {
             }
             give_back(&mut self.lookups);
         }
+        self.lending.remove(&session);
         let_go
     }
 
@@ -162,7 +191,7 @@ impl References {
         let first = match self.lookups.get_mut(&ino) {
             Some(lookups) => lookups.add(session),
             None => {
-                self.lookups.insert(ino, Lookups::One(session, 1));
+                self.lookups.insert(ino, Counts::One(session, 1));
                 true
             }
         };
@@ -216,9 +245,30 @@ impl References {
         let open = held.is_some();
         if let Some(held) = held {
             held.handles += 1;
-            self.handles.insert(self.last, Opened { ino, access, session });
+            let opened = Opened { ino, access, session };
+            self.handles.insert(self.last, opened);
+            if opened.writes() && !self.lending.contains(&session) {
+                match self.writers.get_mut(&ino) {
+                    Some(writers) => drop(writers.add(session)),
+                    None => drop(self.writers.insert(ino, Counts::One(session, 1))),
+                }
+            }
         }
         (self.last, open)
+    }
+
+    /// A handle of the session is closed that was open to write the inode.
+    fn writes_less(&mut self, session: SessionId, ino: InodeNr) {
+        let Some(writers) = self.writers.remove(&ino) else { return };
+        if let Some(left) = writers.without(session, 1) {
+            self.writers.insert(ino, left);
+        }
+        give_back(&mut self.writers);
+    }
+
+    /// The handles through which other sessions than this one may write the inode.
+    pub fn writers_beside(&self, session: SessionId, ino: InodeNr) -> u64 {
+        self.writers.get(&ino).map_or(0, |writers| writers.beside(session))
     }
 
     /// What a session's open handle stands for; none if it is another session's (rule R31).
@@ -228,8 +278,12 @@ impl References {
 
     /// Closes a session's handle. Returns its inode.
     pub fn close(&mut self, session: SessionId, handle: u64) -> Option<InodeNr> {
-        let Opened { ino, .. } = self.opened(session, handle)?;
+        let opened = self.opened(session, handle)?;
+        let ino = opened.ino;
         self.handles.remove(&handle);
+        if opened.writes() {
+            self.writes_less(session, ino);
+        }
         if let Some(held) = self.sessions.get_mut(&session) {
             held.handles -= 1;
         }
@@ -245,8 +299,9 @@ impl References {
 
     /// Bytes of the tables: lookups, then handles.
     pub fn bytes(&self) -> (u64, u64) {
-        let lookups = self.lookups.capacity() * size_of::<(InodeNr, Lookups)>();
-        let handles = self.handles.capacity() * size_of::<(u64, Opened)>();
+        let lookups = self.lookups.capacity() * size_of::<(InodeNr, Counts)>();
+        let handles = self.handles.capacity() * size_of::<(u64, Opened)>()
+            + self.writers.capacity() * size_of::<(InodeNr, Counts)>();
         (lookups as u64, handles as u64)
     }
 }

@@ -70,3 +70,31 @@ fn a_session_that_has_ended_gets_nothing() {
     assert!(!open && references.opened(ONE, handle).is_none() && !references.is_looked_up(12));
     assert_eq!(references.held(ONE), None);
 }
+
+/// Handles that may write are counted by inode and session, but not those of sessions that lend.
+#[test]
+fn writers_are_counted() {
+    const LENDER: SessionId = SessionId(4);
+    let mut references = sessions();
+    references.begin_lending(LENDER);
+    let beside =
+        |references: &References| [ONE, TWO, LENDER].map(|s| references.writers_beside(s, 12));
+    let mut open = |session, access| references.open(session, 12, access).0;
+    let writes = open(ONE, Some(Access::Write));
+    let both = open(ONE, Some(Access::Both));
+    for (session, access) in [(ONE, None), (TWO, Some(Access::Read)), (LENDER, Some(Access::Both))]
+    {
+        open(session, access);
+    }
+    open(TWO, Some(Access::Both));
+    assert_eq!(beside(&references), [1, 2, 3]);
+    assert_eq!(references.writers_beside(THREE, 13), 0);
+    references.close(ONE, writes);
+    assert_eq!(beside(&references), [1, 1, 2]);
+    references.end(TWO);
+    assert_eq!(beside(&references), [0, 1, 1]);
+    references.end(LENDER);
+    assert!(references.lending.is_empty());
+    references.close(ONE, both);
+    assert!(references.writers.is_empty());
+}

@@ -148,7 +148,7 @@ impl Mounts {
     /// A message that says what is lacking.
     pub fn open_front(&self, options: &MountOptions) -> Result<NewMount, String> {
         let options = MountOptions { source: self.volume.clone(), ..options.clone() };
-        let front = options.shared.then(|| Arc::new(Front::of(options.root)));
+        let front = options.has_front().then(|| Arc::new(Front::of(options.root)));
         let session = match &front {
             Some(front) => self.sessions.front(Opening::kernel(), front.clone()),
             None => self.sessions.open(Opening::kernel()),

@@ -119,6 +119,13 @@ pub const OPTIONS: &[MountOption] = &[
         "on or off: whether programs have publish, compounds, tickets and atomic sections",
         |o, v| v.switch("on").map(|on| o.mount.operations = on),
     ),
+    value(
+        "private_logs=SWITCH",
+        "off",
+        "on or off: whether programs may keep what they write to a file in a log of their own \
+         that the daemon reads; not with write_cache=writeback or operations=off",
+        |o, v| v.switch("on").map(|on| o.mount.private_logs = on),
+    ),
     value("threads=N", "2", "threads that stay ready to read a request, 1 to 64", |o, v| {
         let threads = v.number(1, 64)?;
         o.mount.threads = usize::try_from(threads).expect("at most 64");
