@@ -8,7 +8,7 @@ use std::fs;
 /// and Service do not know each other, and fsck knows no protocol.
 const LAYERS: [&[&str]; 8] = [
     &["shared/base", "shared/status", "service/intervals"],
-    &["shared/device", "shared/ext4", "shared/log", "shared/proto"],
+    &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease"],
     &["shared/wire", "shared/volume", "fsck"],
     &["shared/transport"],
     &["runtime", "service"],

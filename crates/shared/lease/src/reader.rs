@@ -1,0 +1,202 @@
+//! The grantor's side of the memories: takes records in, and ends leases.
+//!
+//! The holder may be hostile, and may write anything into its memory at any time. So the grantor
+//! keeps its own position to itself and only publishes it; the holder's is read once per step and
+//! checked; and a record and its data are copied once, and checked in the copy.
+
+use crate::layout::{ALIVE_AT, EPOCH_AT, HEAD_AT, LAYOUT_VERSION, MAGIC, MAGIC_AT, Shape};
+use crate::layout::{TAIL_AT, VERSION_AT};
+use crate::record::{Bounds, RECORD, Record};
+use crate::words::{Held, Own, State, Words};
+use siftfs_base::{Result, corrupt};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What others are shown of a leased file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its size in bytes, whatever the holder says that it is.
+    pub size: u64,
+    /// Its mtime, in nanoseconds since 1970.
+    pub mtime: i64,
+}
+
+/// Where what is taken in goes: a record of a lease that lasts, and its bytes.
+pub type Sink<'a> = dyn FnMut(&Record, Vec<u8>) + 'a;
+
+/// The reader of the ring. There is one for each session, and one thread at a time has it.
+pub struct Reader<G, H> {
+    grantor: Arc<G>,
+    holder: Arc<H>,
+    bounds: Bounds,
+    /// Records that were taken in, or passed over.
+    tail: u64,
+    /// The numbers of the leases that are granted; 0 for the others.
+    granted: Vec<u64>,
+    /// The holder broke a rule: nothing more of the ring is believed.
+    broken: bool,
+}
+
+impl<G: Own, H: Words> Reader<G, H> {
+    /// The reader of new memory, which says from now on that its grantor is there. `largest` is the
+    /// largest size of a file.
+    pub fn new(
+        (grantor, holder): (Arc<G>, Arc<H>),
+        shape: Shape,
+        (epoch, largest): (u64, u64),
+    ) -> Self {
+        for (index, value) in [(MAGIC_AT, MAGIC), (VERSION_AT, LAYOUT_VERSION), (EPOCH_AT, epoch)] {
+            grantor.store(index, value, Ordering::Relaxed);
+        }
+        grantor.store(ALIVE_AT, 1, Ordering::Release);
+        let bounds = Bounds { shape, largest, position: 0, drawn: 0 };
+        let granted = vec![0; shape.slots];
+        Self { grantor, holder, bounds, tail: 0, granted, broken: false }
+    }
+
+    /// Grants a lease in a slot that no lease has.
+    ///
+    /// # Panics
+    /// If one has it.
+    pub fn grant(&mut self, slot: u32) -> Held {
+        self.bounds.drawn += 1;
+        let held = Held { slot, number: self.bounds.drawn };
+        let granted = self.granted.get_mut(slot as usize).expect("slots are the grantor's own");
+        assert_eq!(*granted, 0, "a slot has one lease");
+        *granted = held.number;
+        let index = self.bounds.shape.word(slot);
+        self.grantor.store(index, held.word(State::Granted), Ordering::Release);
+        held
+    }
+
+    /// Does the lease last?
+    pub fn is_granted(&self, held: Held) -> bool {
+        self.granted.get(held.slot as usize).is_some_and(|number| *number == held.number)
+    }
+
+    /// Records that are published and not taken in, as far as the holder can be believed.
+    pub fn waiting(&self) -> u64 {
+        let head = self.holder.load(HEAD_AT, Ordering::Relaxed);
+        head.wrapping_sub(self.tail).min(self.bounds.shape.records as u64)
+    }
+
+    /// Records that were taken in or passed over since the session began.
+    pub fn passed(&self) -> u64 {
+        self.tail
+    }
+
+    /// Takes in what is published when it begins. What of it is no lease's any more is passed over.
+    ///
+    /// # Errors
+    /// Corrupt: the holder broke a rule, and the session is to be ended. What stood before that in
+    /// the ring was taken in.
+    pub fn ingest(&mut self, sink: &mut Sink<'_>) -> Result<()> {
+        let taken = self.try_ingest(sink);
+        self.broken |= taken.is_err();
+        taken
+    }
+
+    fn try_ingest(&mut self, sink: &mut Sink<'_>) -> Result<()> {
+        if self.broken {
+            return Err(corrupt("private log", "it was refused before"));
+        }
+        // Pairs with the writer's release: the records below were written.
+        let head = self.holder.load(HEAD_AT, Ordering::Acquire);
+        let waiting = head.checked_sub(self.tail);
+        if waiting.is_none_or(|waiting| waiting > self.bounds.shape.records as u64) {
+            let detail = format!("its head is {head}, and its tail {}", self.tail);
+            return Err(corrupt("private log", detail));
+        }
+        let mut oldest = None;
+        while self.tail < head {
+            self.take(sink, &mut oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in one record. `oldest` is where the data begin of the first one of this ingestion.
+    fn take(&mut self, sink: &mut Sink<'_>, oldest: &mut Option<u64>) -> Result<()> {
+        let mut bytes = [0; RECORD];
+        self.holder.copy_out(self.bounds.shape.record(self.tail), &mut bytes);
+        let record = Record::decode(&bytes, &self.bounds)?;
+        let len = record.len as usize;
+        let behind = self.bounds.shape.behind(record.data, len);
+        // What waits is never more than the ring holds: so one ingestion ends.
+        let oldest = *oldest.get_or_insert(record.data);
+        let behind = behind.filter(|behind| behind - oldest <= self.bounds.shape.data as u64);
+        let behind = behind.ok_or_else(|| corrupt("private log", "it has too many bytes"))?;
+        if self.is_granted(record.held) {
+            let mut data = vec![0; len];
+            self.holder.copy_out(self.bounds.shape.data(record.data), &mut data);
+            sink(&record, data);
+        }
+        self.bounds.position = behind;
+        self.tail += 1;
+        // Pairs with the writer's acquire: what was read may be written again.
+        self.grantor.store(TAIL_AT, self.tail, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends leases: takes in what is published of them. The holder sees for each of its records
+    /// whether it was. Those that have ended before are left alone. `ended` is the index of a word
+    /// that waiters are to be woken for.
+    ///
+    /// # Errors
+    /// As [`Reader::ingest`]. The leases have ended all the same.
+    pub fn end(
+        &mut self,
+        leases: &[Held],
+        sink: &mut Sink<'_>,
+        mut ended: impl FnMut(&G, usize),
+    ) -> Result<()> {
+        let shape = self.bounds.shape;
+        let leases = || leases.iter().filter(|held| held.number != 0);
+        let lasting: Vec<Held> = leases().copied().filter(|held| self.is_granted(*held)).collect();
+        if lasting.is_empty() {
+            return Ok(());
+        }
+        for held in &lasting {
+            let index = shape.word(held.slot);
+            self.grantor.store(index, held.word(State::Recalled), Ordering::Release);
+        }
+        // The words changed before this fence, and the head is read after it.
+        G::fence();
+        let taken = self.ingest(sink);
+        for held in &lasting {
+            let index = shape.word(held.slot);
+            self.grantor.store(shape.ingested(held.slot), self.tail, Ordering::Relaxed);
+            // What was ingested is said before the end is.
+            self.grantor.store(index, held.word(State::Ended), Ordering::Release);
+            *self.granted.get_mut(held.slot as usize).expect("it lasted") = 0;
+            ended(&self.grantor, index);
+        }
+        taken
+    }
+
+    /// The session is over. Its leases have ended.
+    pub fn close(&self) {
+        self.grantor.store(ALIVE_AT, 0, Ordering::Release);
+    }
+}
+
+/// What others are shown of the file of a lease; nothing, if it does not last, or its holder has
+/// not said anything yet. Waits for nobody.
+pub fn shown<G: Words, H: Words>(
+    (grantor, holder): (&G, &H),
+    shape: &Shape,
+    held: Held,
+) -> Option<Shown> {
+    let index = shape.word(held.slot);
+    let lasts = || held.state(grantor.load(index, Ordering::Acquire)) == Some(State::Granted);
+    if !lasts() || holder.load(shape.number(held.slot), Ordering::Acquire) != held.number {
+        return None;
+    }
+    let size = holder.load(shape.size(held.slot), Ordering::Relaxed);
+    let mtime = holder.load(shape.mtime(held.slot), Ordering::Relaxed).cast_signed();
+    H::fence();
+    lasts().then_some(Shown { size, mtime })
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;
