@@ -11,6 +11,7 @@
 
 mod call;
 mod compound;
+mod grant;
 pub mod raw;
 mod section;
 mod ticket;
@@ -19,6 +20,7 @@ pub use compound::{
     Access, BytesOperand, BytesStep, Checksum, Codec, Coming, Compound, CompoundError, FileOperand,
     FileStep, NewAttributes, NumberOperand, NumberStep, Results, Width,
 };
+pub use grant::{Grant, grant};
 pub use section::{Section, commit_all};
 pub use siftfs_base::Timestamp;
 use siftfs_proto::ioctl;

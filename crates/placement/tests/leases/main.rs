@@ -7,6 +7,7 @@ mod lending;
 mod shown;
 #[path = "../support/mod.rs"]
 mod support;
+mod times;
 
 use holders::*;
 use siftfs_proto::compound::Access;

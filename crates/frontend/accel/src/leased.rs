@@ -1,0 +1,153 @@
+//! A file of which the program has the lease.
+
+use crate::Through;
+use crate::session::Shared;
+use siftfs_lease::{Answer, Ask, FULL, Held, MOST_DATA, Place, Publish, lasts};
+use std::io;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A leased file. It may be used by several threads. The lease ends when it is dropped, or before:
+/// then every call answers [`Through::Mount`], but for errors of earlier writes, which
+/// [`Leased::sync`] tells.
+pub struct Leased {
+    shared: Arc<Shared>,
+    held: Held,
+    returned: bool,
+}
+
+impl Leased {
+    pub(crate) fn new(shared: Arc<Shared>, held: Held) -> Self {
+        Self { shared, held, returned: false }
+    }
+
+    /// Writes all of `bytes` at `offset`. It survives the end of this program when it returns, and
+    /// is durable after [`Leased::sync`]. By the mount: what is too long for a record, beyond the
+    /// largest file, or not to be had otherwise.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Through<usize> {
+        match self.write(Place::At(offset), bytes) {
+            Through::Lease(_) => Through::Lease(bytes.len()),
+            Through::Mount => Through::Mount,
+        }
+    }
+
+    /// Writes all of `bytes` at the file's end; answers where that was.
+    pub fn append(&self, bytes: &[u8]) -> Through<u64> {
+        self.write(Place::End, bytes)
+    }
+
+    fn write(&self, place: Place, bytes: &[u8]) -> Through<u64> {
+        // A second try is after an ingestion, which others may have filled up meanwhile.
+        for _ in 0..2 {
+            if !self.shared.is_usable() {
+                return Through::Mount;
+            }
+            let publish = self.shared.writer().publish(self.held, place, bytes, now());
+            if let Publish::Published(published) = publish {
+                let done = self.shared.settle(&published);
+                return done.map_or(Through::Mount, Through::Lease);
+            }
+            if !self.shared.after(&publish) {
+                return Through::Mount;
+            }
+        }
+        Through::Mount
+    }
+
+    /// Reads into `bytes`, and answers how many there were: fewer at the file's end.
+    ///
+    /// # Errors
+    /// Those of read(2); `EBADF` if the program may not read the file by the descriptor that the
+    /// lease was taken with.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<Through<usize>> {
+        let (mut offset, mut read) = (offset, 0);
+        for piece in bytes.chunks_mut(MOST_DATA) {
+            let len = u32::try_from(piece.len()).expect("a piece is short");
+            let ask = Ask::Read { held: self.held, offset, len };
+            let data = match self.shared.ask(ask, piece.len()) {
+                Some(Answer::Data(data)) if data.len() <= piece.len() => data,
+                Some(Answer::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+                Some(Answer::Ended) | None => return Ok(Through::Mount),
+                Some(_) => return Ok(self.odd()),
+            };
+            piece.iter_mut().zip(&data).for_each(|(to, from)| *to = *from);
+            read += data.len();
+            if data.len() < piece.len() {
+                break;
+            }
+            offset = offset.saturating_add(len.into());
+        }
+        Ok(Through::Lease(read))
+    }
+
+    /// The file's size in bytes.
+    pub fn len(&self) -> Through<u64> {
+        if !self.shared.is_usable() {
+            return Through::Mount;
+        }
+        let size = self.shared.writer().size(self.held);
+        match size {
+            Some(size) if lasts(&*self.shared.view, &FULL, self.held) => Through::Lease(size),
+            _ => Through::Mount,
+        }
+    }
+
+    /// Is the file empty? As [`Leased::len`].
+    pub fn is_empty(&self) -> Through<bool> {
+        match self.len() {
+            Through::Lease(len) => Through::Lease(len == 0),
+            Through::Mount => Through::Mount,
+        }
+    }
+
+    /// fsync(2), or fdatasync(2) for `datasync`.
+    ///
+    /// # Errors
+    /// Those of fsync(2), once: what was written could not be taken in, also of a lease that has
+    /// ended since.
+    pub fn sync(&self, datasync: bool) -> io::Result<Through<()>> {
+        match self.shared.ask(Ask::Fsync { held: self.held, datasync }, 0) {
+            Some(Answer::Done) => Ok(Through::Lease(())),
+            Some(Answer::Failed(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Some(Answer::Ended) | None => Ok(Through::Mount),
+            Some(_) => Ok(self.odd()),
+        }
+    }
+
+    /// Gives the lease back. What was written is the file's then.
+    ///
+    /// # Errors
+    /// What was written could not be taken in, and no [`Leased::sync`] has told.
+    pub fn close(mut self) -> io::Result<()> {
+        self.give_back()
+    }
+
+    fn give_back(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.returned, true) {
+            return Ok(());
+        }
+        match self.shared.ask(Ask::Return(self.held), 0) {
+            Some(Answer::Failed(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            // A session that is over has given everything back.
+            _ => Ok(()),
+        }
+    }
+
+    /// The daemon does not do what it should: the session is of no use.
+    fn odd<T>(&self) -> Through<T> {
+        self.shared.abandon();
+        Through::Mount
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        let _ = self.give_back();
+    }
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}

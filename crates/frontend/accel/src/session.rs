@@ -1,0 +1,192 @@
+//! A program's connection to a mount's grantor.
+
+use crate::leased::Leased;
+use siftfs_client::Grant;
+use siftfs_lease::{
+    Answer, Ask, FULL, ForkMark, HEADER, MOST_DATA, Memory, Packets, Publish, Published, Settled,
+    Token, View, Writer, open,
+};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a sleep takes before it is looked whether the daemon is still there.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// A session with a mount's grantor. All threads of a program use one. A child of a fork has none
+/// of it: its calls go through the mount.
+#[derive(Clone)]
+pub struct Session(Arc<Shared>);
+
+pub(crate) struct Shared {
+    socket: Packets,
+    pub view: Arc<View>,
+    writer: Mutex<Writer<View, Memory>>,
+    /// One question at a time.
+    asks: Mutex<()>,
+    mark: ForkMark,
+    over: AtomicBool,
+}
+
+impl Session {
+    /// Enters the grantor of the mount on which `file` is, open to be written.
+    ///
+    /// # Errors
+    /// `ENOTTY`: the mount has no private logs. Those of [`siftfs_client::grant`] and of
+    /// [`Session::enter_with`]. The program goes on by the kernel.
+    pub fn enter(file: impl AsFd) -> io::Result<Self> {
+        let Grant { token, socket } = siftfs_client::grant(file)?;
+        Self::enter_with(&socket, &token)
+    }
+
+    /// Takes the lease of a file of the mount that is open to be written.
+    ///
+    /// # Errors
+    /// Those of [`siftfs_client::grant`] and of [`Session::lease_with`]. The program goes on by the
+    /// kernel.
+    pub fn lease(&self, file: impl AsFd) -> io::Result<Leased> {
+        self.lease_with(&siftfs_client::grant(file)?.token)
+    }
+
+    /// Enters by the socket of this name, with a token of a file of the mount.
+    ///
+    /// # Errors
+    /// `EACCES` for a token that is not this process's, was used or is too old; nobody listens
+    /// there, or the daemon is of another version or has too many sessions.
+    pub fn enter_with(path: &Path, token: &Token) -> io::Result<Self> {
+        let socket = Packets::connect(path)?;
+        socket.send_in_turn(&Ask::Enter(*token).encode())?;
+        let packet = socket.receive(HEADER, true)?.ok_or(io::ErrorKind::ConnectionReset)?;
+        let answer = Answer::decode(&packet.bytes).map_err(io::Error::other)?;
+        let (epoch, largest) = match answer {
+            Answer::Entered { epoch, largest } => (epoch, largest),
+            Answer::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            _ => return Err(odd()),
+        };
+        let passed = packet.descriptors.try_into().map_err(|_| odd())?;
+        let (view, memory) = open(&passed, epoch).map_err(io::Error::other)?;
+        let view = Arc::new(view);
+        let writer = Mutex::new(Writer::new((view.clone(), Arc::new(memory)), FULL, largest));
+        let (asks, over, mark) = (Mutex::default(), AtomicBool::default(), ForkMark::new()?);
+        Ok(Self(Arc::new(Shared { socket, view, writer, asks, mark, over })))
+    }
+
+    /// Takes the lease of the file that a token stands for.
+    ///
+    /// # Errors
+    /// `EACCES` as of [`Session::enter_with`]. `EAGAIN`, `EBUSY`: others use the file just now, or
+    /// there are too many leases. `EOPNOTSUPP`: a file that nobody may lease. `ENOTCONN`: the
+    /// session is over. The program goes on by the kernel.
+    pub fn lease_with(&self, token: &Token) -> io::Result<Leased> {
+        match self.0.ask(Ask::Lease(*token), 0) {
+            Some(Answer::Leased { held, size, mtime, .. }) => {
+                if !self.0.writer().begin(held, size, mtime) {
+                    self.0.abandon();
+                    return Err(odd());
+                }
+                Ok(Leased::new(self.0.clone(), held))
+            }
+            Some(Answer::Failed(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Some(_) => {
+                self.0.abandon();
+                Err(odd())
+            }
+            None => Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
+        }
+    }
+}
+
+/// The daemon does not do what it should.
+fn odd() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the daemon answers something else")
+}
+
+impl Shared {
+    pub fn writer(&self) -> MutexGuard<'_, Writer<View, Memory>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is this the process that entered, and does the session last, as far as is known?
+    pub fn is_usable(&self) -> bool {
+        self.mark.is_own() && !self.over.load(Ordering::Acquire) && self.view.is_alive()
+    }
+
+    /// Has no more to do with the daemon.
+    pub fn abandon(&self) {
+        self.over.store(true, Ordering::Release);
+        self.socket.cut();
+    }
+
+    /// Asks, and waits for the answer, which brings `data` bytes at most; none, if the session is
+    /// over.
+    pub fn ask(&self, ask: Ask, data: usize) -> Option<Answer> {
+        if !self.mark.is_own() || self.over.load(Ordering::Acquire) {
+            return None;
+        }
+        let _turn = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = self.socket.send_in_turn(&ask.encode()).ok().and_then(|()| {
+            let packet = self.socket.receive(HEADER + data.min(MOST_DATA), false).ok()??;
+            Answer::decode(&packet.bytes).ok()
+        });
+        if answer.is_none() {
+            self.abandon();
+        }
+        answer
+    }
+
+    /// Says that the ring is half full.
+    fn nudge(&self) {
+        // Without room the daemon has others of these to read.
+        let _ = self.socket.send(&Ask::Nudge.encode(), &[]);
+    }
+
+    /// Has the ring taken in. False: the session is over.
+    pub fn make_room(&self) -> bool {
+        self.ask(Ask::Ingest, 0) == Some(Answer::Done)
+    }
+
+    /// Where in the file a published write went; none, if it is not done and never will be.
+    pub fn settle(&self, published: &Published) -> Option<u64> {
+        if published.half {
+            self.nudge();
+        }
+        if published.look(&*self.view) {
+            return Some(published.offset);
+        }
+        let mut over = false;
+        loop {
+            match published.settled(&*self.view) {
+                Settled::Done => return Some(published.offset),
+                Settled::Lost => return None,
+                // The daemon has died: the mount says so.
+                Settled::NotYet { .. } if over => return None,
+                Settled::NotYet { index, value } => {
+                    // The connection is cut after the leases have ended: the next look counts.
+                    over = self.socket.is_over();
+                    if !over {
+                        self.view.sleep_while(index, value, SLEEP);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What becomes of a write that was not published; true: it may be tried again.
+    pub fn after(&self, publish: &Publish) -> bool {
+        match publish {
+            Publish::Full => self.make_room(),
+            Publish::Broken => {
+                self.abandon();
+                false
+            }
+            Publish::Published(_) | Publish::Ended | Publish::Unfit => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

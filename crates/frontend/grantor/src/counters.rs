@@ -1,0 +1,51 @@
+//! What is told of the sessions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers for the status document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions that there are.
+    pub sessions: u64,
+    /// Leases that last.
+    pub leases: u64,
+    /// Records that were taken in, since the mount was made.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Connections, tokens and leases that were refused.
+    pub refused: u64,
+    /// Sessions that were ended because they broke a rule.
+    pub ended: u64,
+    /// Leases that ended before all that was published of their files was taken in.
+    pub lost: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub leases: AtomicU64,
+    pub records: AtomicU64,
+    pub bytes: AtomicU64,
+    pub refused: AtomicU64,
+    pub ended: AtomicU64,
+    pub lost: AtomicU64,
+}
+
+impl Counters {
+    pub fn counts(&self, sessions: usize) -> Counts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            sessions: sessions as u64,
+            leases: of(&self.leases),
+            records: of(&self.records),
+            bytes: of(&self.bytes),
+            refused: of(&self.refused),
+            ended: of(&self.ended),
+            lost: of(&self.lost),
+        }
+    }
+
+    pub fn add(counter: &AtomicU64, more: u64) {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+}

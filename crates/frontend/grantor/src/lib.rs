@@ -1,0 +1,105 @@
+//! The daemon's side of private logs: sessions of programs that hold write leases of a mount's
+//! files, and keep what they write in memory that the daemon can read
+//! (`docs/design/private-logs.md`).
+//!
+//! It works over sessions of the file protocol ([`Opens`]), and knows programs by the tokens that
+//! the mount gave them ([`Redeems`]). What a program's memory and packets say is checked, and a
+//! session that breaks a rule is ended, counted and told. No program is waited for.
+//!
+//! | thread | what it does | what it may wait for |
+//! |---|---|---|
+//! | `siftfs-enter` | accepts connections | |
+//! | `siftfs-lease`, one per session | carries out what the program asks, one request at a time | storage, other users of a file |
+//! | `siftfs-recall`, two | take the log of a recalled lease in | storage |
+//! | `siftfs-keep` | uses each lease within its term | |
+//! | `siftfs-age` | takes in what is old, gives back what is not used | storage |
+
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
+mod counters;
+mod grantor;
+mod holder;
+mod log;
+mod serve;
+mod session;
+mod table;
+
+pub use counters::Counts;
+pub use grantor::Grantor;
+pub use siftfs_lease::Token;
+
+use siftfs_base::{InodeNr, Result};
+use siftfs_proto::{Credentials, FileService, Holder};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens sessions of the file protocol.
+pub trait Opens: Send + Sync {
+    /// A session that lends: it may hold write leases, and may name any inode by its number. It
+    /// ends when it is dropped.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    fn open(&self, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>>;
+}
+
+/// A process, as the kernel says of a connection's other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number; 0 for one of another namespace.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+}
+
+/// What a token stood for.
+pub struct Redeemed {
+    /// The file.
+    pub ino: InodeNr,
+    /// The process that has it open, by a number that stays its own while it lives.
+    pub process: u32,
+    /// For whom it was opened.
+    pub credentials: Credentials,
+    /// May it be read by the handle that the token stood for?
+    pub reads: bool,
+    /// How often the file is open to be written, through the mount, by the program itself. It is
+    /// counted before the lease is granted and afterwards.
+    pub writers: Box<dyn Fn() -> u64 + Send>,
+}
+
+/// Knows what tokens stand for, and which programs hold which files.
+pub trait Redeems: Send + Sync {
+    /// Takes a token back. It is of no use afterwards.
+    ///
+    /// # Errors
+    /// `EACCES`: there is no such token, it is too old, or another process's.
+    fn redeem(&self, token: &Token, peer: Peer) -> Result<Redeemed>;
+
+    /// The process holds the lease of a file. Waits for nothing.
+    fn leased(&self, ino: InodeNr, process: u32);
+
+    /// The process does not hold it any more. Waits for nothing.
+    fn returned(&self, ino: InodeNr, process: u32);
+}
+
+/// How much there may be, and how long things take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Sessions at a time. A user has half of what others leave at most.
+    pub sessions: usize,
+    /// How long a connection may take to become a session.
+    pub patience: Duration,
+    /// How old a record becomes before it is taken in (the mount's `commit=`).
+    pub commit: Duration,
+    /// How long a lease may go without a write.
+    pub unused: Duration,
+}
+
+impl Default for Bounds {
+    /// Those of a mount.
+    fn default() -> Self {
+        let (patience, unused) = (Duration::from_secs(10), Duration::from_secs(10));
+        Self { sessions: 1024, patience, commit: Duration::from_secs(5), unused }
+    }
+}

@@ -1,0 +1,302 @@
+//! One session: a program's connection, its memories and its leases.
+
+use crate::counters::Counters;
+use crate::holder::{Name, Names, Recalls, Told, nanoseconds};
+use crate::log::{Leased, Log, Means, over};
+use crate::{Opens, Redeemed, Redeems};
+use siftfs_base::{Error, Result, errno};
+use siftfs_lease::{Answer, Created, FULL, Held, Packets, Reader, create};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Credentials, LeaseId, MAX_FILE_SIZE, Request};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Session {
+    process: u32,
+    socket: Arc<Packets>,
+    means: Means,
+    log: Mutex<Log>,
+    /// The rule that another thread than the session's own found broken.
+    fault: Mutex<Option<Error>>,
+}
+
+/// What sessions share.
+pub(crate) struct Common {
+    pub opens: Arc<dyn Opens>,
+    pub redeems: Arc<dyn Redeems>,
+    pub counters: Arc<Counters>,
+    pub recalls: Arc<Recalls>,
+}
+
+/// What a program gets with its session.
+pub(crate) struct Passed {
+    pub answer: Answer,
+    pub memories: [OwnedFd; 2],
+}
+
+impl Session {
+    /// A session of a process.
+    ///
+    /// # Errors
+    /// There is no memory for it, or there are too many sessions of the file protocol.
+    pub fn new(common: &Common, process: u32, socket: Arc<Packets>) -> Result<(Arc<Self>, Passed)> {
+        let Created { grantor, holder, passed } = create()?;
+        let memories = (Arc::new(grantor), Arc::new(holder));
+        let mut epoch = [0; 8];
+        getrandom::fill(&mut epoch).map_err(|_| errno(libc::EAGAIN))?;
+        let epoch = u64::from_le_bytes(epoch);
+        let reader = Reader::new(memories.clone(), FULL, (epoch, MAX_FILE_SIZE));
+        let (names, recalls) = (Mutex::default(), common.recalls.clone());
+        let told = Arc::new(Told { names, memories, recalls, session: OnceLock::new() });
+        let service = common.opens.open(told.clone())?;
+        let (redeems, counters) = (common.redeems.clone(), common.counters.clone());
+        let means = Means { service, redeems, counters, told: told.clone() };
+        let (log, fault) = (Mutex::new(Log::new(reader)), Mutex::default());
+        let session = Arc::new(Self { process, socket, means, log, fault });
+        assert!(told.session.set(Arc::downgrade(&session)).is_ok(), "it is new");
+        let answer = Answer::Entered { epoch, largest: MAX_FILE_SIZE };
+        Ok((session, Passed { answer, memories: passed }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.means.told.lock()
+    }
+
+    /// A lease of the file that a token stands for.
+    ///
+    /// # Errors
+    /// Those of the token, of open(2), and of [`Request::Lease`].
+    pub fn lease(self: &Arc<Self>, redeemed: Redeemed) -> Result<Answer> {
+        if redeemed.process != self.process {
+            return Err(errno(libc::EACCES));
+        }
+        // No other thread makes leases of this session.
+        let slot = self.lock().free_slot().ok_or_else(|| errno(libc::EAGAIN))?;
+        let access = if redeemed.reads { Access::Both } else { Access::Write };
+        let cred = redeemed.credentials.clone();
+        let handle = self.means.call(&cred, Request::open(redeemed.ino, access))?.opened()?;
+        self.names().asking = true;
+        let leased = self.take(slot, redeemed, handle);
+        let early = {
+            let mut names = self.names();
+            names.asking = false;
+            std::mem::take(&mut names.early)
+        };
+        let (answer, lease) = match leased {
+            Ok(leased) => leased,
+            Err(e) => {
+                let _ = self.means.call(&cred, Request::Release { handle });
+                return Err(e);
+            }
+        };
+        if early.contains(&lease) {
+            self.means.told.recalls.add(Arc::downgrade(self), lease);
+        }
+        Ok(answer)
+    }
+
+    fn take(
+        &self,
+        slot: u32,
+        redeemed: Redeemed,
+        handle: siftfs_proto::Handle,
+    ) -> Result<(Answer, LeaseId)> {
+        let Redeemed { ino, process, credentials, reads, writers } = redeemed;
+        let cred = &credentials.clone();
+        let before = writers();
+        let lease = Request::Lease { file: handle.into(), writers: Some(before) };
+        let (lease, term) = self.means.call(cred, lease)?.leased()?;
+        let granted = || {
+            if writers() != before {
+                // Another program's open may have counted for one of this program's.
+                return Err(errno(libc::EAGAIN));
+            }
+            let attr = self.means.call(cred, Request::GetAttr { file: handle.into() })?.attr()?;
+            let mut log = self.lock();
+            let (used, mtime) = (Instant::now(), attr.mtime);
+            let (written, error) = (None, None);
+            let held = log.grant(slot, |held| Leased {
+                held,
+                lease,
+                handle,
+                ino,
+                process,
+                credentials,
+                reads,
+                mtime,
+                written,
+                used,
+                error,
+            })?;
+            self.names().all.insert(lease, Name { held, mtime, kept: used, term });
+            Ok((held, attr))
+        };
+        let (held, attr) = match granted() {
+            Ok(granted) => granted,
+            Err(e) => {
+                let _ = self.means.call(cred, Request::LeaseReturn { lease });
+                return Err(e);
+            }
+        };
+        self.means.redeems.leased(ino, process);
+        Counters::add(&self.means.counters.leases, 1);
+        let mtime = nanoseconds(attr.mtime);
+        Ok((Answer::Leased { held, size: attr.size, mtime, ino: ino.into() }, lease))
+    }
+
+    /// Bytes of a leased file, with all that is published.
+    ///
+    /// # Errors
+    /// The holder broke a rule, or the session is over.
+    pub fn read(&self, held: Held, offset: u64, len: u32) -> Result<Answer> {
+        let (handle, cred) = {
+            let mut log = self.lock();
+            log.ingest(&self.means)?;
+            match Self::lasting(&mut log, held) {
+                Ok(leased) if !leased.reads => return Ok(Answer::Failed(libc::EBADF)),
+                Ok(leased) => (leased.handle, leased.credentials.clone()),
+                Err(answer) => return Ok(answer),
+            }
+        };
+        let read = Request::Read { file: handle.into(), offset, len };
+        let data = self.means.call(&cred, read).and_then(siftfs_proto::Reply::data);
+        Ok(answered(data.map(Answer::Data)))
+    }
+
+    /// Makes a file durable, with all that is published of it.
+    ///
+    /// # Errors
+    /// As of [`Session::read`].
+    pub fn fsync(&self, held: Held, datasync: bool) -> Result<Answer> {
+        let (handle, cred) = {
+            let mut log = self.lock();
+            log.ingest(&self.means)?;
+            if let Some(errno) = log.of(held).and_then(|leased| leased.error.take()) {
+                return Ok(Answer::Failed(errno));
+            }
+            match Self::lasting(&mut log, held) {
+                Ok(leased) => (leased.handle, leased.credentials.clone()),
+                Err(answer) => return Ok(answer),
+            }
+        };
+        let fsync = Request::Fsync { file: handle.into(), datasync };
+        let done = self.means.call(&cred, fsync).and_then(siftfs_proto::Reply::done);
+        Ok(answered(done.map(|()| Answer::Done)))
+    }
+
+    /// The lease, if it lasts; else what is to be answered.
+    fn lasting(log: &mut Log, held: Held) -> std::result::Result<&mut Leased, Answer> {
+        let lasts = log.lasts(held);
+        match log.of(held) {
+            Some(leased) if lasts => Ok(leased),
+            Some(_) => Err(Answer::Ended),
+            None => Err(Answer::Failed(libc::EBADF)),
+        }
+    }
+
+    /// Takes in what is published.
+    ///
+    /// # Errors
+    /// As of [`Session::read`].
+    pub fn ingest(&self) -> Result<Answer> {
+        self.lock().ingest(&self.means).map(|()| Answer::Done)
+    }
+
+    /// The holder gives a lease back, and its slot.
+    ///
+    /// # Errors
+    /// As of [`Session::read`].
+    pub fn give_back(&self, held: Held) -> Result<Answer> {
+        let mut log = self.lock();
+        if log.of(held).is_none() {
+            return Ok(Answer::Failed(libc::EBADF));
+        }
+        log.end(&self.means, vec![held])?;
+        let error = log.of(held).and_then(|leased| leased.error.take());
+        log.forget(held);
+        Ok(error.map_or(Answer::Done, Answer::Failed))
+    }
+
+    /// Another session wants the file of a lease.
+    pub fn recall(&self, lease: LeaseId) {
+        let held = self.names().all.get(&lease).map(|name| name.held);
+        let Some(held) = held else { return };
+        let ended = self.lock().end(&self.means, vec![held]);
+        self.told_by(ended);
+    }
+
+    /// Takes in what is old, and gives back what is not used. Not, if another thread has the log:
+    /// that one takes it in.
+    pub fn age(&self, times: (Duration, Duration)) {
+        let mut log = match self.log.try_lock() {
+            Ok(log) => log,
+            Err(TryLockError::Poisoned(log)) => log.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let aged = log.age(&self.means, times);
+        drop(log);
+        self.told_by(aged);
+    }
+
+    fn told_by(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            // The session's own thread ends it.
+            self.socket.stop_receiving();
+        }
+    }
+
+    /// Uses the leases of which half the term is over. Waits for nothing but the Runtime's lock.
+    pub fn keep(self: &Arc<Self>) {
+        let now = Instant::now();
+        let due: Vec<LeaseId> = {
+            let mut names = self.names();
+            let all = names.all.iter_mut();
+            let due =
+                all.filter(|(_, name)| now.saturating_duration_since(name.kept) >= name.term / 2);
+            due.map(|(lease, name)| {
+                name.kept = now;
+                *lease
+            })
+            .collect()
+        };
+        for lease in due {
+            let kept = self.means.call(&Credentials::default(), Request::LeaseKeep { lease });
+            if kept.is_err() {
+                self.means.told.recalls.add(Arc::downgrade(self), lease);
+            }
+        }
+    }
+
+    /// The program has gone, or is to go: what it published is taken in, its leases end, and then
+    /// the session does. The connection is cut after that: a program that waits for the end of a
+    /// lease learns it from the lease's word.
+    ///
+    /// # Errors
+    /// It broke a rule.
+    pub fn finish(&self) -> Result<()> {
+        let ended = self.lock().finish(&self.means);
+        let _ = self.means.call(&Credentials::default(), Request::EndSession);
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+        fault.map_or(ended, Err)
+    }
+}
+
+/// What is answered of a request by a handle that ends with its lease.
+fn answered(result: Result<Answer>) -> Answer {
+    match result.map_err(|e| e.errno()) {
+        Ok(answer) => answer,
+        Err(libc::EBADF | libc::ESTALE) => Answer::Ended,
+        Err(errno) => Answer::Failed(errno),
+    }
+}
+
+/// Is it the error of a session that is over?
+pub(crate) fn is_over(error: &Error) -> bool {
+    error.errno() == over().errno()
+}
