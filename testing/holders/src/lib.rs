@@ -1,0 +1,10 @@
+//! Programs that hold leases of one volume's files, without a mount: the grantor, its socket and
+//! the memories are real, and so are the programs, which are processes of their own. What the
+//! kernel does on a mount is done here by a session of the file protocol
+//! (`docs/design/private-logs.md`).
+
+pub mod program;
+pub mod raw;
+pub mod times;
+pub mod user;
+pub mod world;

@@ -1,0 +1,239 @@
+//! A volume in memory, its grantor, and the tokens that a mount would give.
+
+use crate::user::User;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use siftfs_base::{InodeNr, Result, SystemClock, errno};
+use siftfs_device::{Device, MemDevice};
+use siftfs_grantor::{Bounds, Grantor, Opens, Peer, Redeemed, Redeems, Token};
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs_on};
+use siftfs_proto::{
+    Credentials, FileService, Holder, Identity, Limits, Opening, Owed, Reply, Request,
+};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Nothing here depends on how fast anybody is: a test waits for what happens, and this is for what
+/// never does.
+pub const EVER: Duration = Duration::from_secs(600);
+
+struct Opener {
+    sessions: Sessions,
+    said: Option<Duration>,
+    early: bool,
+    kept: Arc<AtomicU64>,
+}
+
+impl Opens for Opener {
+    fn open(&self, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        let (identity, limits) = (Identity::Kernel, Limits::default());
+        let opening = Opening { identity, administrator: false, limits };
+        let service = self.sessions.lender(opening, holder.clone())?;
+        let (said, kept, early) = (self.said, self.kept.clone(), self.early.then_some(holder));
+        Ok(Arc::new(Counted { service, said, kept, early }))
+    }
+}
+
+/// A session that counts how often leases are used, and may say another term than they have.
+struct Counted {
+    service: Arc<dyn FileService>,
+    said: Option<Duration>,
+    kept: Arc<AtomicU64>,
+    /// The one that is told of a recall of each lease, before it knows of the lease.
+    early: Option<Arc<dyn Holder>>,
+}
+
+impl FileService for Counted {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        self.call_owing(cred, req).0
+    }
+
+    fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
+        if matches!(req, Request::LeaseKeep { .. }) {
+            self.kept.fetch_add(1, Ordering::SeqCst);
+        }
+        let (reply, owed) = self.service.call_owing(cred, req);
+        if let (Ok(Reply::Leased { lease, .. }), Some(holder)) = (&reply, &self.early) {
+            holder.recall(*lease);
+        }
+        let reply = match (reply, self.said) {
+            (Ok(Reply::Leased { lease, .. }), Some(term)) => Ok(Reply::Leased { lease, term }),
+            (reply, _) => reply,
+        };
+        (reply, owed)
+    }
+}
+
+/// What a token stands for.
+#[derive(Clone, Copy)]
+struct Ticket {
+    ino: InodeNr,
+    pid: u32,
+    reads: bool,
+}
+
+/// The tokens of a mount, and the processes that hold files.
+#[derive(Default)]
+pub struct Tokens {
+    tokens: Mutex<HashMap<Token, Ticket>>,
+    held: Mutex<HashSet<(InodeNr, u32)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tokens {
+    /// A token of a file for a process that has it open to be written, and perhaps to be read.
+    pub fn mint(&self, ino: InodeNr, pid: u32, reads: bool) -> Token {
+        let mut token = [0; 16];
+        getrandom::fill(&mut token).expect("random bytes");
+        lock(&self.tokens).insert(token, Ticket { ino, pid, reads });
+        token
+    }
+
+    /// The files that are held, each by a process.
+    pub fn held(&self) -> HashSet<(InodeNr, u32)> {
+        lock(&self.held).clone()
+    }
+}
+
+impl Redeems for Tokens {
+    fn redeem(&self, token: &Token, peer: Peer) -> Result<Redeemed> {
+        let ticket = lock(&self.tokens).remove(token).filter(|ticket| ticket.pid == peer.pid);
+        let Ticket { ino, pid, reads } = ticket.ok_or_else(|| errno(libc::EACCES))?;
+        let credentials = Credentials { pid, ..Credentials::default() };
+        Ok(Redeemed { ino, process: pid, credentials, reads, writers: Box::new(|| 0) })
+    }
+
+    fn leased(&self, ino: InodeNr, process: u32) {
+        assert!(lock(&self.held).insert((ino, process)), "a file has one lease");
+    }
+
+    fn returned(&self, ino: InodeNr, process: u32) {
+        assert!(lock(&self.held).remove(&(ino, process)), "what is returned was leased");
+    }
+}
+
+/// A volume and its grantor.
+pub struct World {
+    device: Arc<MemDevice>,
+    volume: LocalVolume,
+    grantor: Option<Grantor>,
+    /// The tokens of programs.
+    pub tokens: Arc<Tokens>,
+    /// How often leases were used.
+    pub kept: Arc<AtomicU64>,
+    dir: TempDir,
+}
+
+/// How the volume and the grantor are.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Bounds of the grantor.
+    pub bounds: Bounds,
+    /// The term that the grantor is told, if it is not the one of ten minutes that leases have.
+    pub said: Option<Duration>,
+    /// Every lease is recalled before the grantor knows of it.
+    pub early: bool,
+}
+
+impl Default for Setting {
+    /// A volume of 64 MiB on which nothing ends by itself.
+    fn default() -> Self {
+        let bounds = Bounds { commit: EVER, unused: EVER, ..Bounds::default() };
+        Self { size: 64 << 20, bounds, said: None, early: false }
+    }
+}
+
+impl World {
+    /// A new volume.
+    pub fn new(setting: Setting) -> Self {
+        let device = Arc::new(MemDevice::new(setting.size));
+        let any: Arc<dyn Device> = device.clone();
+        let options = MkfsOptions { log_size: Some(6 << 20), lanes: 2, ..MkfsOptions::default() };
+        mkfs_on(any, &options).expect("mkfs");
+        Self::over(device, setting)
+    }
+
+    fn over(device: Arc<MemDevice>, setting: Setting) -> Self {
+        let options = OpenOptions { lease_term: EVER, ..OpenOptions::default() };
+        let any: Arc<dyn Device> = device.clone();
+        let clock = Arc::new(SystemClock::default());
+        let volume = LocalVolume::open_on(any, clock, &options, Threads::Real).expect("open");
+        let dir = tempfile::tempdir().expect("a directory");
+        let listener = listen(&dir.path().join("socket"));
+        let tokens = Arc::new(Tokens::default());
+        let (sessions, kept) = (volume.sessions(), Arc::default());
+        let Setting { said, early, .. } = setting;
+        let opens = Arc::new(Opener { sessions, said, early, kept: Arc::clone(&kept) });
+        let grantor = Grantor::start(listener, opens, tokens.clone(), setting.bounds);
+        Self { device, volume, grantor: Some(grantor.expect("a grantor")), tokens, kept, dir }
+    }
+
+    /// Where programs enter.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    /// A session that does what the kernel would for some other program.
+    pub fn user(&self) -> User {
+        User::new(self.volume.sessions().open(Opening::kernel()).expect("a session"))
+    }
+
+    /// What the grantor counts.
+    pub fn counts(&self) -> siftfs_grantor::Counts {
+        self.grantor.as_ref().expect("it runs").counts()
+    }
+
+    /// Waits until something is so.
+    pub fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
+        for _ in 0..60_000 {
+            if so(self) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it never came: {what}");
+    }
+
+    /// Ends all sessions.
+    pub fn stop(&mut self) {
+        let grantor = self.grantor.take().expect("it is stopped once");
+        assert!(grantor.stop(EVER), "every session ends");
+        assert!(self.tokens.held().is_empty(), "nobody holds anything");
+    }
+
+    /// Ends all sessions, and closes the volume.
+    pub fn close(mut self) {
+        if self.grantor.is_some() {
+            self.stop();
+        }
+        self.volume.close().expect("close");
+    }
+
+    /// The power fails without anybody being asked. What is there afterwards.
+    pub fn crash(mut self) -> Self {
+        let image = self.device.snapshot();
+        // The image is from before: what ends now is in another volume.
+        self.stop();
+        self.volume.abandon();
+        Self::over(Arc::new(MemDevice::from_image(image)), Setting::default())
+    }
+}
+
+/// A socket of packets.
+fn listen(path: &Path) -> OwnedFd {
+    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None).expect("a socket");
+    let address = SocketAddrUnix::new(path).expect("a short path");
+    rustix::net::bind(&socket, &address).expect("bind");
+    rustix::net::listen(&socket, 128).expect("listen");
+    socket
+}
