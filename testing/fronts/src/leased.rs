@@ -88,7 +88,8 @@ fn write(
 ) -> Result<()> {
     for (offset, bytes) in pieces {
         let (len, data) = (bytes.len(), bytes.into());
-        let written = ask(session, Request::LeaseWrite { lease, offset, data })?.written()?;
+        let written =
+            ask(session, Request::LeaseWrite { lease, offset, data, time: None })?.written()?;
         if written as usize != len {
             return Err(corrupt("a leased file", format!("{written} of {len} bytes")));
         }

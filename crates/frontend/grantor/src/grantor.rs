@@ -34,7 +34,7 @@ struct Shared {
 /// Grants leases to the programs of a mount until it is stopped.
 pub struct Grantor {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Grantor {
@@ -52,7 +52,7 @@ impl Grantor {
         let common = Common { opens, redeems, counters, recalls: Arc::default() };
         let (table, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { common, bounds, table, changed, listener });
-        let mut grantor = Self { shared, threads: Vec::new() };
+        let grantor = Self { shared, threads: Mutex::default() };
         let shared = &grantor.shared;
         let mut threads = Vec::new();
         let start = |name: &str, run: fn(&Arc<Shared>)| {
@@ -65,7 +65,7 @@ impl Grantor {
         threads.push(start("siftfs-keep", |shared| shared.keep())?);
         threads.push(start("siftfs-age", |shared| shared.age())?);
         threads.push(start("siftfs-enter", Shared::accept)?);
-        grantor.threads = threads;
+        *grantor.threads() = threads;
         Ok(grantor)
     }
 
@@ -75,9 +75,19 @@ impl Grantor {
         self.shared.common.counters.counts(sessions)
     }
 
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what all programs have published so far.
+    pub fn ingest(&self) {
+        let sessions = self.shared.lock().sessions();
+        sessions.iter().for_each(|session| session.take_in());
+    }
+
     /// Takes in what all programs have published, and ends their sessions. Waits for that at most
     /// so long; false, if something is left, which goes on and ends by itself.
-    pub fn stop(mut self, most: Duration) -> bool {
+    pub fn stop(&self, most: Duration) -> bool {
         self.close();
         let until = Instant::now() + most;
         let mut table = self.shared.lock();
@@ -91,7 +101,8 @@ impl Grantor {
         }
         drop(table);
         self.shared.common.recalls.close();
-        self.threads.drain(..).all(|thread| thread.join().is_ok())
+        let threads = std::mem::take(&mut *self.threads());
+        threads.into_iter().all(|thread| thread.join().is_ok())
     }
 
     fn close(&self) {

@@ -6,9 +6,7 @@ use crate::counters::Counters;
 use crate::holder::{Told, believable};
 use siftfs_base::{InodeNr, Result, Timestamp};
 use siftfs_lease::{Held, Memory, Reader, Record, View};
-use siftfs_proto::{
-    Credentials, FileService, Handle, LeaseId, Request, SetAttr, SetTime, WriteData,
-};
+use siftfs_proto::{Credentials, FileService, Handle, LeaseId, Request, WriteData};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +36,6 @@ pub(crate) struct Leased {
     pub reads: bool,
     /// The file's mtime when it was granted.
     pub mtime: Timestamp,
-    /// When it was written last, as the records say, if the file does not say so yet.
-    pub written: Option<i64>,
     /// When a record of it was taken in, or it was granted.
     pub used: Instant,
     /// What could not be written, and was not told yet.
@@ -114,12 +110,11 @@ impl Log {
             return Err(over());
         }
         let Self { reader, slots, .. } = self;
-        let mut took = Took::default();
+        let mut failed = Vec::new();
         let taken = reader.ingest(&mut |record, bytes| {
-            take_in(means, slots, record, bytes, &mut took);
+            take_in(means, slots, record, bytes, &mut failed);
         });
-        took.written.iter().for_each(|held| self.settle_time(means, *held));
-        self.end(means, took.failed).and(taken)
+        self.end(means, failed).and(taken)
     }
 
     /// Ends leases, with all that is published of them.
@@ -131,15 +126,14 @@ impl Log {
         while !leases.is_empty() {
             leases.retain(|held| self.reader.is_granted(*held));
             let Self { reader, slots, .. } = self;
-            let mut took = Took::default();
+            let mut failed = Vec::new();
             let mut sink = |record: &Record, bytes: Vec<u8>| {
-                take_in(means, slots, record, bytes, &mut took);
+                take_in(means, slots, record, bytes, &mut failed);
             };
             let taken = reader.end(&leases, &mut sink, Memory::wake);
             result = result.and(taken);
-            took.written.iter().for_each(|held| self.settle_time(means, *held));
             leases.drain(..).for_each(|held| self.give_back(means, held));
-            leases = took.failed;
+            leases = failed;
         }
         result
     }
@@ -159,20 +153,6 @@ impl Log {
         let _ = means.call(&cred, Request::Release { handle: *handle });
         means.redeems.returned(*ino, *process);
         means.counters.leases.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// The file was written when its holder says it was, as others have been shown. For a lease
-    /// that lasts, or is about to be given back.
-    fn settle_time(&mut self, means: &Means, held: Held) {
-        let Some(leased) = self.of(held) else { return };
-        let Some(written) = leased.written.take() else { return };
-        let mtime = Some(SetTime::At(believable(written, leased.mtime)));
-        let set = SetAttr { mtime, ..SetAttr::default() };
-        let request = Request::SetAttr { file: leased.handle.into(), set, times: true };
-        let credentials = leased.credentials.clone();
-        if let Err(error) = means.call(&credentials, request) {
-            tracing::debug!(%error, "the time of a write is that of its ingestion");
-        }
     }
 
     /// All leases that last.
@@ -232,22 +212,13 @@ impl Log {
     }
 }
 
-/// What an ingestion did.
-#[derive(Default)]
-struct Took {
-    /// Leases of which something was written, whose files do not say yet when.
-    written: Vec<Held>,
-    /// Leases of files that could not be written.
-    failed: Vec<Held>,
-}
-
 /// A record becomes its file's. What cannot be written is kept for the file.
 fn take_in(
     means: &Means,
     slots: &mut [Option<Leased>],
     record: &Record,
     bytes: Vec<u8>,
-    took: &mut Took,
+    failed: &mut Vec<Held>,
 ) {
     let leased = slots.get_mut(record.held.slot as usize).and_then(Option::as_mut);
     let leased = leased.filter(|leased| leased.held == record.held);
@@ -257,17 +228,14 @@ fn take_in(
         true => WriteData::copy_of(offset, &bytes),
         false => WriteData::Bytes(bytes),
     };
-    let request = Request::LeaseWrite { lease: leased.lease, offset, data };
+    let time = Some(believable(record.time, leased.mtime));
+    let request = Request::LeaseWrite { lease: leased.lease, offset, data, time };
     let written = means.call(&leased.credentials, request).and_then(|reply| reply.written());
     Counters::add(&means.counters.records, 1);
     Counters::add(&means.counters.bytes, len);
     leased.used = Instant::now();
     match written {
-        Ok(all) if u64::from(all) == len => {
-            if leased.written.replace(record.time).is_none() {
-                took.written.push(leased.held);
-            }
-        }
+        Ok(all) if u64::from(all) == len => {}
         other => {
             let errno = other.map_or_else(|e| e.errno(), |_| libc::ENOSPC);
             if leased.error.is_none() {
@@ -275,7 +243,7 @@ fn take_in(
                 Counters::add(&means.counters.lost, u64::from(errno == libc::ESTALE));
                 let (ino, pid) = (leased.ino, leased.process);
                 tracing::warn!(ino, pid, errno, "what a program wrote cannot be taken in");
-                took.failed.push(leased.held);
+                failed.push(leased.held);
             }
             let errno = if errno == libc::ENOSPC { errno } else { libc::EIO };
             leased.error.get_or_insert(errno);

@@ -119,7 +119,6 @@ impl Session {
             let attr = self.means.call(cred, Request::GetAttr { file: handle.into() })?.attr()?;
             let mut log = self.lock();
             let (used, mtime) = (Instant::now(), attr.mtime);
-            let (written, error) = (None, None);
             let held = log.grant(slot, |held| Leased {
                 held,
                 lease,
@@ -129,9 +128,8 @@ impl Session {
                 credentials,
                 reads,
                 mtime,
-                written,
                 used,
-                error,
+                error: None,
             })?;
             self.names().all.insert(lease, Name { held, mtime, kept: used, term });
             Ok((held, attr))
@@ -205,6 +203,12 @@ impl Session {
     /// As of [`Session::read`].
     pub fn ingest(&self) -> Result<Answer> {
         self.lock().ingest(&self.means).map(|()| Answer::Done)
+    }
+
+    /// Takes in what is published, for another thread than the session's own.
+    pub fn take_in(&self) {
+        let taken = self.lock().ingest(&self.means);
+        self.told_by(taken);
     }
 
     /// The holder gives a lease back, and its slot.

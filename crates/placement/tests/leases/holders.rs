@@ -67,7 +67,7 @@ pub fn lease(session: &Session, file: impl Into<Target>) -> Result<LeaseId, i32>
 }
 
 pub fn put(session: &Session, lease: LeaseId, offset: u64, data: &[u8]) -> Result<u32, i32> {
-    let req = Request::LeaseWrite { lease, offset, data: data.to_vec().into() };
+    let req = Request::LeaseWrite { lease, offset, data: data.to_vec().into(), time: None };
     ask(session, req).map(|reply| reply.written().expect("a length"))
 }
 

@@ -9,7 +9,7 @@ use crate::state::room::ALLOCATE_PIECE;
 use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
 use crate::state::{State, Tree};
-use siftfs_base::{InodeNr, Result, errno};
+use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, DirEntry, FileKind, Handle, LeaseId, MAX_FILE_SIZE, ROOT_INO, Reply, Request,
@@ -192,7 +192,8 @@ impl Call<'_> {
             if !matches!(place, Place::At(_)) {
                 data.move_to(at);
             }
-            self.write_at(st, (ino, at), &mut data, (kill_priv, times))?;
+            let now = st.metadata.log.now();
+            self.write_at(st, (ino, at), &mut data, (kill_priv, times), now)?;
             if let Place::Believed(end) = place
                 && at != end
             {
@@ -211,11 +212,17 @@ impl Call<'_> {
         lease: LeaseId,
         offset: u64,
         mut data: WriteData,
+        time: Option<Timestamp>,
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         self.runtime.mutate(&self.doing, |st| {
             let ino = self.use_lease(st, lease)?;
-            self.write_at(st, (ino, offset), &mut data, (false, true))
+            let now = st.metadata.log.now();
+            let at = match time {
+                Some(time) => time.min(now).max(st.metadata.tree.attr(ino)?.mtime),
+                None => now,
+            };
+            self.write_at(st, (ino, offset), &mut data, (false, true), at)
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         Ok(Reply::Written { len })
@@ -228,8 +235,8 @@ impl Call<'_> {
         (ino, at): (InodeNr, u64),
         data: &mut WriteData,
         (kill_priv, times): (bool, bool),
+        time: Timestamp,
     ) -> Step<()> {
-        let time = st.metadata.log.now();
         st.metadata.tree.may_write(ino, at)?;
         match MAX_FILE_SIZE.checked_sub(at) {
             None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG).into()),

@@ -58,7 +58,9 @@ impl Call<'_> {
     pub(super) fn leases(&self, req: Request) -> Result<Reply> {
         match req {
             Request::Lease { file, writers } => self.lease(file, writers),
-            Request::LeaseWrite { lease, offset, data } => self.write_leased(lease, offset, data),
+            Request::LeaseWrite { lease, offset, data, time } => {
+                self.write_leased(lease, offset, data, time)
+            }
             Request::LeaseKeep { lease } => {
                 self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
             }

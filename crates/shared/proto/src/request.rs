@@ -5,7 +5,7 @@ use crate::{
     Allocate, FileKind, Handle, LeaseId, Level, LockAsk, LockKind, LockRange, PublishEntry,
     RenameMode, Rights, SectionId, Seek, SetAttr, Target, Ticket, WriteData, XattrMode,
 };
-use siftfs_base::InodeNr;
+use siftfs_base::{InodeNr, Timestamp};
 use std::time::Duration;
 
 /// A file-protocol request.
@@ -192,9 +192,10 @@ pub enum Request {
     /// be written there more or less often at the moment of the grant, `EOPNOTSUPP` for a file with
     /// set-id bits or capabilities, and for one that is immutable or append-only.
     Lease { file: Target, writers: Option<u64> },
-    /// Write what nobody else has seen, as `Write` does, also while the lease is recalled. `ESTALE`
-    /// if the lease has ended, or is another session's. Reply: `Written`.
-    LeaseWrite { lease: LeaseId, offset: u64, data: WriteData },
+    /// Write what nobody else has seen, as `Write` does, also while the lease is recalled. The file
+    /// was written at `time`, if the holder says so, but not before it was changed last, and not
+    /// after now. `ESTALE` if the lease has ended, or is another session's. Reply: `Written`.
+    LeaseWrite { lease: LeaseId, offset: u64, data: WriteData, time: Option<Timestamp> },
     /// Begin the term anew, unless the lease is recalled. Errors as of `LeaseWrite`. Reply: `Done`.
     LeaseKeep { lease: LeaseId },
     /// The lease ends. Errors as of `LeaseWrite`. Reply: `Done`.

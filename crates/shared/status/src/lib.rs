@@ -77,8 +77,30 @@ pub struct Mount {
     pub requests: BTreeMap<String, u64>,
     /// How these requests come.
     pub request_loop: RequestLoop,
+    /// Private logs of programs, if they may have them.
+    pub private_logs: Option<PrivateLogs>,
     /// What of it is not as it should be, for people.
     pub warnings: Vec<String>,
+}
+
+/// Private logs of a mount's programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrivateLogs {
+    /// Programs that have a session.
+    pub sessions: u64,
+    /// Files that are leased to them.
+    pub leases: u64,
+    /// Records that were taken in since it was mounted.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Connections, tokens and leases that were refused.
+    pub refused: u64,
+    /// Sessions that were ended because they broke a rule.
+    pub ended: u64,
+    /// Leases that ended before all that was published of their files was taken in.
+    pub lost: u64,
 }
 
 /// How the kernel's requests come.

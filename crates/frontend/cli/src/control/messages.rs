@@ -155,6 +155,11 @@ pub fn socket_path(mount: &MountEntry) -> PathBuf {
     directory().join(format!("{}-{}.sock", mount.major, mount.minor))
 }
 
+/// The socket where a mount's programs show their tokens for private logs.
+pub fn logs_socket_path(mount: &MountEntry) -> PathBuf {
+    directory().join(format!("{}-{}.logs", mount.major, mount.minor))
+}
+
 /// The second name of a mount's socket, after the volume: it is found there when the mount has gone
 /// and the daemon still closes the volume.
 ///

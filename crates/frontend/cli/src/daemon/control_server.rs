@@ -11,8 +11,9 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde_json::Value;
 use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::Traffic;
+use siftfs_grantor::Counts;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
-use siftfs_status::{Mount, RequestLoop, Status};
+use siftfs_status::{Mount, PrivateLogs, RequestLoop, Status};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -211,11 +212,11 @@ impl Shared {
         match op {
             Op::Status => document(&self.status(front)?),
             Op::Writers => document(&self.one(front)?.writers.list()),
-            Op::Sync => match self.call(Request::SyncAll) {
+            Op::Sync => match self.call_with_logs(Request::SyncAll) {
                 Ok(_) => Ok(Value::Null),
                 Err(e) => Err(e.to_string()),
             },
-            Op::Checkpoint => match self.call(Request::Checkpoint) {
+            Op::Checkpoint => match self.call_with_logs(Request::Checkpoint) {
                 Ok(Reply::Checkpoint(report)) => document(&report),
                 Ok(_) => Err(ODD.into()),
                 Err(e) => Err(e.to_string()),
@@ -246,6 +247,12 @@ impl Shared {
 
     fn call(&self, request: Request) -> VolumeResult<Reply> {
         self.service.call(&Credentials::default(), request)
+    }
+
+    /// As [`Self::call`], after what programs have published in private logs was taken in.
+    fn call_with_logs(&self, request: Request) -> VolumeResult<Reply> {
+        self.mounts.live().iter().for_each(|front| front.take_logs_in());
+        self.call(request)
     }
 
     /// The document, with `front` as its mount, or the oldest.
@@ -296,8 +303,14 @@ fn mount(front: &Mounted) -> Mount {
         uptime_s: front.started.elapsed().as_secs_f64(),
         requests: requests.map(|(name, n)| (name.to_owned(), n)).collect(),
         request_loop: request_loop(&front.traffic),
+        private_logs: front.logs().map(private_logs),
         warnings: front.warnings.clone(),
     }
+}
+
+fn private_logs(counts: Counts) -> PrivateLogs {
+    let Counts { sessions, leases, records, bytes, refused, ended, lost } = counts;
+    PrivateLogs { sessions, leases, records, bytes, refused, ended, lost }
 }
 
 /// As the socket carries it.

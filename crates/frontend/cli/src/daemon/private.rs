@@ -19,15 +19,31 @@ const BACKLOG: i32 = 128;
 /// # Errors
 /// There is something under this name already, or it is too long for a socket.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
-    let socket: OwnedFd = rustix::net::socket_with(kind.0, kind.1, kind.2, None)?;
+    listen_as(path, SocketType::STREAM).map(UnixListener::from)
+}
+
+/// As [`listen`], for packets; then everybody may connect to it, if it is `for_all`.
+///
+/// # Errors
+/// As of [`listen`].
+pub fn listen_to_packets(path: &Path, for_all: bool) -> io::Result<OwnedFd> {
+    let socket = listen_as(path, SocketType::SEQPACKET)?;
+    if for_all {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    }
+    Ok(socket)
+}
+
+fn listen_as(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket: OwnedFd = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     let address = SocketAddrUnix::new(path).map_err(|_| {
         io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a unix socket")
     })?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// Warns of a file that holds the contents of a volume's files and that others than its owner and

@@ -3,8 +3,8 @@
 use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
-    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, Mount, RecordArea,
-    RequestLoop, RuntimeStatus, Status, Urgency,
+    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, Mount, PrivateLogs,
+    RecordArea, RequestLoop, RuntimeStatus, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -96,6 +96,20 @@ fn state(s: &Status) -> String {
     format!("FAILED{since}: {why}\n{indent}changes and fsyncs get EIO; {remedy}")
 }
 
+/// What programs have of private logs.
+fn private_logs(logs: &PrivateLogs) -> String {
+    let lost = match logs.lost {
+        0 => String::new(),
+        lost => format!(", {} LOST", count(lost)),
+    };
+    format!(
+        "; private logs of {} programs, {} files leased, {} records taken in{lost}",
+        count(logs.sessions),
+        count(logs.leases),
+        count(logs.records)
+    )
+}
+
 /// One of several mounts.
 fn mount(m: &Mount) -> String {
     let of = m.subdir.as_ref().map_or_else(String::new, |part| format!(" shows /{part}"));
@@ -103,8 +117,9 @@ fn mount(m: &Mount) -> String {
     let requests = count(m.requests.values().sum());
     let way = if m.request_loop.kind == "ring" { "by rings" } else { "over /dev/fuse" };
     let warnings: String = m.warnings.iter().map(|text| format!("; {text}")).collect();
+    let logs = m.private_logs.as_ref().map_or_else(String::new, private_logs);
     format!(
-        "{}{of}, for {}: {options}; {requests} requests {way}{warnings}",
+        "{}{of}, for {}: {options}; {requests} requests {way}{logs}{warnings}",
         m.dir,
         duration(m.uptime_s)
     )

@@ -184,7 +184,7 @@ impl Lender {
 
     pub fn write(&self, lease: LeaseId, offset: u64, data: &[u8]) {
         let data = data.to_vec().into();
-        ask(&*self.session, Request::LeaseWrite { lease, offset, data });
+        ask(&*self.session, Request::LeaseWrite { lease, offset, data, time: None });
     }
 
     pub fn give_back(&self, lease: LeaseId) {

@@ -3,11 +3,12 @@
 
 use crate::control::messages::Device;
 use crate::daemon::mounts::mounted::{Mounted, Wanted, take_away};
+use crate::daemon::mounts::private_logs::PrivateLogs;
 use crate::daemon::mounts::sockets::Sockets;
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{Front, FuseMount, Gate, MountEntry, MountOptions, NewMount};
 use siftfs_placement::Sessions;
-use siftfs_proto::{FileService, Opening};
+use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
 use signal_hook::consts::SIGXCPU;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -125,6 +126,16 @@ impl Mounts {
         self.sessions.open(opening).map(|session| self.gate.before(session))
     }
 
+    /// A session for a program's private log.
+    ///
+    /// # Errors
+    /// Those of the volume.
+    pub fn lender(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
+        let (identity, limits) = (Identity::Kernel, Limits::default());
+        let opening = Opening { identity, administrator: false, limits };
+        self.sessions.lender(opening, holder).map(|session| self.gate.before(session))
+    }
+
     /// Room for one more mount.
     ///
     /// # Errors
@@ -197,6 +208,7 @@ impl Mounts {
         let body = move || {
             let how = mount.serve();
             signal_hook::low_level::unregister(overtime);
+            served.end_logs();
             mounts.ended(&served, how);
         };
         let started = thread::Builder::new().name("siftfs-serve".into()).spawn(body);
@@ -212,15 +224,17 @@ impl Mounts {
     }
 
     /// Notes a mount that is about to be served.
-    fn enter(&self, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Mounted>> {
+    fn enter(self: &Arc<Self>, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Mounted>> {
         let entry = mount.entry();
+        let commit = Duration::from_millis(wanted.options.open.commit_ms);
+        let logs = PrivateLogs::of(self, mount, &wanted.options.mount, commit)?;
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         if state.ending {
             return Err(io::Error::other("the daemon is about to end"));
         }
         let number = state.numbers;
-        let front = Arc::new(Mounted::new(number, mount, wanted));
+        let front = Arc::new(Mounted::new(number, (mount, logs), wanted));
         // The first one's name came with the socket.
         if let Some(sockets) = sockets.as_mut().filter(|_| number > 0) {
             sockets.add(entry)?;

@@ -6,6 +6,7 @@
 pub mod attach;
 pub mod live;
 pub mod mounted;
+pub mod private_logs;
 pub mod settings;
 mod sockets;
 pub mod subdir;

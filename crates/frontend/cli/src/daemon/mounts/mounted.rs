@@ -1,9 +1,11 @@
 //! One mount of the volume's, and how it is taken away.
 
+use crate::daemon::mounts::private_logs::PrivateLogs;
 use crate::daemon::mounts::settings::OwnSettings;
 use crate::daemon::mounts::utab::Line;
 use crate::options::parsed::Options;
 use siftfs_fuse::{FuseMount, MountEntry, Traffic, Writers, apart, detach, mounts_of, top_mount};
+use siftfs_grantor::Counts;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -27,13 +29,19 @@ pub struct Mounted {
     pub settings: OwnSettings,
     /// What is not as it should be.
     pub warnings: Vec<String>,
+    /// Those of its programs, if it has them.
+    logs: Option<PrivateLogs>,
     /// In umount(8)'s table, as long as it is served.
     line: Mutex<Option<Line>>,
 }
 
 impl Mounted {
     /// A mount that is about to be served.
-    pub fn new(number: u64, mount: &FuseMount, wanted: Wanted) -> Self {
+    pub fn new(
+        number: u64,
+        (mount, logs): (&FuseMount, Option<PrivateLogs>),
+        wanted: Wanted,
+    ) -> Self {
         Self {
             number,
             entry: mount.entry().clone(),
@@ -43,6 +51,7 @@ impl Mounted {
             traffic: mount.traffic(),
             settings: OwnSettings::new(mount, wanted.options.mount, wanted.shown),
             warnings: wanted.warnings,
+            logs,
             line: Mutex::default(),
         }
     }
@@ -56,6 +65,21 @@ impl Mounted {
             _ => Line::add(volume, dir),
         };
         *self.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+    }
+
+    /// Takes in what its programs have published in private logs.
+    pub fn take_logs_in(&self) {
+        self.logs.iter().for_each(PrivateLogs::ingest);
+    }
+
+    /// What there is of private logs, if programs may have them.
+    pub fn logs(&self) -> Option<Counts> {
+        self.logs.as_ref().map(PrivateLogs::counts)
+    }
+
+    /// It is not served any more: what its programs have published is taken in.
+    pub fn end_logs(&self) {
+        self.logs.iter().for_each(PrivateLogs::end);
     }
 
     /// Takes it out of that table.

@@ -95,7 +95,10 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Takes a lock, held while the result lives: daemons change the sockets one after the other.
-fn take_turn() -> io::Result<File> {
+///
+/// # Errors
+/// The directory of the sockets cannot be opened.
+pub fn take_turn() -> io::Result<File> {
     let dir = File::open(directory())?;
     rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
     Ok(dir)
