@@ -6,7 +6,7 @@ use crate::locks::sync::RwLockReadGuard;
 use crate::operations::compound::need;
 use crate::session::InFlight;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Identity, Limits, ROOT_INO, Request, SetAttr, SetTime, Target};
+use siftfs_proto::{Identity, Limits, ROOT_INO, Request, Target};
 
 /// A request that may be carried out, until it is.
 pub(super) struct Admitted<'a> {
@@ -116,15 +116,8 @@ fn is_lending(req: &Request) -> bool {
         | R::Fsync { .. }
         | R::EndSession => true,
         R::Open { truncate, .. } => !truncate,
-        R::SetAttr { file: Target::Open(_), set, times: true } => is_time(set),
         _ => false,
     }
-}
-
-/// Nothing but a modification time: a lease's holder wrote the file when it says it did.
-fn is_time(set: &SetAttr) -> bool {
-    let time = SetAttr { mtime: set.mtime, ..SetAttr::default() };
-    matches!(set.mtime, Some(SetTime::At(_))) && *set == time
 }
 
 /// What a request names: a file, which may be open, and inodes by their numbers.

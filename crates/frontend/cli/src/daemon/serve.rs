@@ -99,6 +99,8 @@ impl Daemon {
             Some(failure) => Err(Failure::plain(failure)),
             None => Ok(()),
         };
+        // Of mounts that are in use when a signal ends the daemon.
+        mounts.live().iter().for_each(|front| front.end_logs());
         mounts.gate().close();
         let closed = volume.close().map_err(|e| {
             let hint = "run `siftfs recover` on it, or mount it again";

@@ -112,3 +112,21 @@ fn a_session_keeps_no_mount() {
     drop((leased, session, second, again));
     s.umount();
 }
+
+/// A signal ends the daemon while a program has a file open and leased. What was written is in the
+/// volume.
+#[test]
+fn a_daemon_that_is_asked_to_end() {
+    let s = mounted();
+    let held = Held::of(&s.path("f"));
+    held.append(b"kept");
+    let daemon = s.daemon();
+    daemon.signal(Signal::TERM);
+    daemon.wait();
+    assert_eq!(held.leased.append(b"x"), Through::Mount);
+    drop(held);
+    s.mount(LOGS);
+    assert_eq!(fs::read(s.path("f")).unwrap(), b"kept");
+    s.umount();
+    s.assert_plain_ext4();
+}
