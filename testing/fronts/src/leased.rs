@@ -193,9 +193,7 @@ impl Leaser {
             return sync(file.handle);
         }
         drop(leases);
-        let (ino, access) = (self.find(path)?, Access::Both);
-        let open = Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
-        let handle = ask(&self.session, open)?.opened()?;
+        let handle = ask(&self.session, Request::open(self.find(path)?, Access::Both))?.opened()?;
         let synced = sync(handle);
         ask(&self.session, Request::Release { handle })?.done()?;
         synced

@@ -16,7 +16,7 @@ fn r54_a_holder_says_when_a_file_was_written() {
     let before = look_up(&kernel, "f");
     let (session, told, _) = lender(&v);
     let handle = ask(&session, opening(before.ino)).expect("open").opened().unwrap();
-    let mut wrote = |time: Timestamp| {
+    let wrote = |time: Timestamp| {
         let lease = lease(&session, handle).expect("a lease");
         let data = b"x".to_vec().into();
         let write = Request::LeaseWrite { lease, offset: 0, data, time: Some(time) };

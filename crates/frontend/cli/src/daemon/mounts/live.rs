@@ -7,6 +7,7 @@ use crate::daemon::mounts::private_logs::PrivateLogs;
 use crate::daemon::mounts::sockets::Sockets;
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{Front, FuseMount, Gate, MountEntry, MountOptions, NewMount};
+use siftfs_grantor::Opens;
 use siftfs_placement::Sessions;
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
 use signal_hook::consts::SIGXCPU;
@@ -14,7 +15,7 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -68,6 +69,16 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.0.lock().coming -= 1;
         self.0.look_for_the_end();
+    }
+}
+
+/// Opens the sessions of programs with private logs.
+struct Lenders(Weak<Mounts>);
+
+impl Opens for Lenders {
+    fn open(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
+        let mounts = self.0.upgrade().ok_or_else(|| siftfs_base::errno(libc::ENODEV))?;
+        mounts.lender(holder)
     }
 }
 
@@ -127,10 +138,7 @@ impl Mounts {
     }
 
     /// A session for a program's private log.
-    ///
-    /// # Errors
-    /// Those of the volume.
-    pub fn lender(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
+    fn lender(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
         let (identity, limits) = (Identity::Kernel, Limits::default());
         let opening = Opening { identity, administrator: false, limits };
         self.sessions.lender(opening, holder).map(|session| self.gate.before(session))
@@ -227,7 +235,12 @@ impl Mounts {
     fn enter(self: &Arc<Self>, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Mounted>> {
         let entry = mount.entry();
         let commit = Duration::from_millis(wanted.options.open.commit_ms);
-        let logs = PrivateLogs::of(self, mount, &wanted.options.mount, commit)?;
+        let logs = PrivateLogs::of(
+            Arc::new(Lenders(Arc::downgrade(self))),
+            mount,
+            &wanted.options.mount,
+            commit,
+        )?;
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         if state.ending {

@@ -2,17 +2,15 @@
 //! show their tokens, and who answers there.
 
 use crate::control::messages::logs_socket_path;
-use crate::daemon::mounts::live::Mounts;
 use crate::daemon::mounts::sockets::take_turn;
 use crate::daemon::private;
 use siftfs_base::{InodeNr, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, MountOptions, Tokens};
 use siftfs_grantor::{Bounds, Counts, Grantor, Opens, Peer, Redeemed, Redeems, Token};
-use siftfs_proto::{FileService, Holder};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the end of a mount waits for what its programs have published.
@@ -24,16 +22,6 @@ pub struct PrivateLogs {
     socket: PathBuf,
     /// The socket's inode: another daemon may have put its own in the same place.
     ino: u64,
-}
-
-/// Opens the sessions of programs.
-struct Sessions(Weak<Mounts>);
-
-impl Opens for Sessions {
-    fn open(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
-        let mounts = self.0.upgrade().ok_or_else(|| siftfs_base::errno(libc::ENODEV))?;
-        mounts.lender(holder)
-    }
 }
 
 /// The tokens that the mount has given to programs.
@@ -60,12 +48,12 @@ impl Redeems for Given {
 
 impl PrivateLogs {
     /// Listens for the programs of a mount that is about to be served, if it is to have private
-    /// logs: those of all who may use the mount.
+    /// logs: those of all who may use the mount. `opens` opens their sessions.
     ///
     /// # Errors
     /// The socket cannot be made, or a thread cannot be started.
     pub fn of(
-        mounts: &Arc<Mounts>,
+        opens: Arc<dyn Opens>,
         mount: &FuseMount,
         options: &MountOptions,
         commit: Duration,
@@ -85,7 +73,6 @@ impl PrivateLogs {
         };
         let ino = std::fs::symlink_metadata(&socket)?.ino();
         let tokens = mount.tokens();
-        let opens = Arc::new(Sessions(Arc::downgrade(mounts)));
         let bounds = Bounds { commit, ..Bounds::default() };
         let grantor = Grantor::start(listener, opens, Arc::new(Given(tokens.clone())), bounds)?;
         tokens.listen_at(&socket)?;
