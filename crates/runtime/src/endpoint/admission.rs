@@ -6,7 +6,7 @@ use crate::locks::sync::RwLockReadGuard;
 use crate::operations::compound::need;
 use crate::session::InFlight;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Identity, Limits, ROOT_INO, Request, Target};
+use siftfs_proto::{Identity, Limits, Names, ROOT_INO, Request, Target};
 
 /// A request that may be carried out, until it is.
 pub(super) struct Admitted<'a> {
@@ -76,8 +76,10 @@ impl Call<'_> {
     /// forgotten until the answer. A bare number in place of an open file is the kernel's alone.
     fn name(&self, req: &Request) -> Result<Option<RwLockReadGuard<'_, ()>>> {
         let stale = || errno(libc::ESTALE);
-        let Named { file, inodes } = named(req);
-        if let Some(Target::Inode(_)) = file {
+        let Names { file, inodes } = named(req);
+        // A kernel alone closes descriptors.
+        let kernels = matches!(req, Request::CloseLocks { .. });
+        if kernels || matches!(file, Some(Target::Inode(_))) {
             return Err(stale());
         }
         if inodes == [None, None] {
@@ -88,7 +90,7 @@ impl Call<'_> {
         let references = &st.metadata.tree.inodes.references;
         let known =
             |ino: &InodeNr| *ino == ROOT_INO || references.has_looked_up(self.session.id, *ino);
-        match inodes.iter().flatten().all(known) {
+        match inodes.into_iter().flatten().all(known) {
             true => Ok(Some(naming)),
             false => Err(stale()),
         }
@@ -120,90 +122,15 @@ fn is_lending(req: &Request) -> bool {
     }
 }
 
-/// What a request names: a file, which may be open, and inodes by their numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Named {
-    file: Option<Target>,
-    inodes: [Option<InodeNr>; 2],
-}
-
-impl Named {
-    fn file(file: Target) -> Self {
-        Self { file: Some(file), ..Self::default() }
-    }
-
-    fn inode(ino: InodeNr) -> Self {
-        Self { inodes: [Some(ino), None], ..Self::default() }
-    }
-
-    fn both(one: InodeNr, other: InodeNr) -> Self {
-        Self { inodes: [Some(one), Some(other)], ..Self::default() }
-    }
-}
-
 /// What a request names. A session can forget only what it has looked up, so FORGET names nothing
 /// here. The attributes of an inode are told of one that is only looked up, too.
-fn named(req: &Request) -> Named {
-    use Request as R;
-    match *req {
-        R::SetAttr { file, .. }
-        | R::Read { file, .. }
-        | R::Write { file, .. }
-        | R::Append { file, .. }
-        | R::WriteBack { file, .. }
-        | R::Fsync { file, .. }
-        | R::Stage { file, .. }
-        | R::Allocate { file, .. }
-        | R::Seek { file, .. }
-        | R::GetXattr { file, .. }
-        | R::ListXattr { file }
-        | R::SetXattr { file, .. }
-        | R::RemoveXattr { file, .. }
-        | R::GetFlags { file }
-        | R::SetFlags { file, .. }
-        | R::GetLock { file, .. }
-        | R::SetLock { file, .. }
-        | R::SectionStart { file }
-        | R::Lease { file, .. } => Named::file(file),
-        R::CloseLocks { ino, .. } => Named::file(Target::Inode(ino)),
-        R::GetAttr { file: Target::Inode(ino) }
-        | R::ReadLink { ino }
-        | R::Open { ino, .. }
-        | R::Hold { ino }
-        | R::OpenDir { ino } => Named::inode(ino),
-        R::Lookup { parent, .. }
-        | R::MakeNode { parent, .. }
-        | R::MakeDir { parent, .. }
-        | R::Symlink { parent, .. }
-        | R::Unlink { parent, .. }
-        | R::RemoveDir { parent, .. }
-        | R::Create { parent, .. }
-        | R::TmpFile { parent, .. } => Named::inode(parent),
-        R::Link { ino, parent, .. } => Named::both(ino, parent),
-        R::Rename { parent, new_parent, .. } => Named::both(parent, new_parent),
-        R::Publish { base, .. } => Named::inode(base),
-        R::Compound(ref compound) => Named::inode(compound.base),
-        R::GetAttr { file: Target::Open(_) }
-        | R::Forget { .. }
-        | R::Release { .. }
-        | R::Barrier
-        | R::Poll { .. }
-        | R::Wait { .. }
-        | R::EndSession
-        | R::ReadDir { .. }
-        | R::SectionWrite { .. }
-        | R::SectionRead { .. }
-        | R::SectionCommit { .. }
-        | R::SectionAbort { .. }
-        | R::LeaseWrite { .. }
-        | R::LeaseKeep { .. }
-        | R::LeaseReturn { .. }
-        | R::CancelLock { .. }
-        | R::StatFs
-        | R::SyncAll
-        | R::Checkpoint
-        | R::Trim { .. }
-        | R::Status => Named::default(),
+fn named(req: &Request) -> Names<&Target, &InodeNr> {
+    match req {
+        Request::Forget { .. } => Names::nothing(),
+        Request::GetAttr { file: Target::Inode(ino) } => {
+            Names { inodes: [Some(ino), None], ..Names::nothing() }
+        }
+        _ => req.names(),
     }
 }
 

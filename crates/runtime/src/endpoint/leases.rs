@@ -29,28 +29,19 @@ enum Drained {
 /// is read then does.
 pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)> {
     use Request as R;
-    match *req {
-        R::Open { access: Access::Read, truncate: false, .. } => None,
-        R::Open { truncate: false, beside_lease: true, .. } if session.is_kernel() => None,
-        R::Read { file, .. }
-        | R::Write { file, .. }
-        | R::Append { file, .. }
-        | R::WriteBack { file, .. } => Some((file, Does::Pages)),
-        R::GetXattr { file, .. } | R::ListXattr { file } | R::GetFlags { file } => {
-            Some((file, Does::Asides))
+    let does = match *req {
+        R::Open { access: Access::Read, truncate: false, .. } => return None,
+        R::Open { truncate: false, beside_lease: true, .. } if session.is_kernel() => return None,
+        R::Open { ino, .. } | R::Link { ino, .. } => {
+            return Some((Target::Inode(ino), Does::Anything));
         }
-        R::SetAttr { file, .. }
-        | R::SetXattr { file, .. }
-        | R::RemoveXattr { file, .. }
-        | R::SetFlags { file, .. }
-        | R::Fsync { file, .. }
-        | R::Stage { file, .. }
-        | R::Allocate { file, .. }
-        | R::Seek { file, .. }
-        | R::SectionStart { file } => Some((file, Does::Anything)),
-        R::Open { ino, .. } | R::Link { ino, .. } => Some((Target::Inode(ino), Does::Anything)),
-        _ => None,
-    }
+        // Locks are no concern of a lease, and a lease has a way of its own.
+        R::GetAttr { .. } | R::GetLock { .. } | R::SetLock { .. } | R::Lease { .. } => return None,
+        R::Read { .. } | R::Write { .. } | R::Append { .. } | R::WriteBack { .. } => Does::Pages,
+        R::GetXattr { .. } | R::ListXattr { .. } | R::GetFlags { .. } => Does::Asides,
+        _ => Does::Anything,
+    };
+    req.names().file.map(|file| (*file, does))
 }
 
 impl Call<'_> {

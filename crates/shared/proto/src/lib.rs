@@ -14,6 +14,7 @@ mod data;
 pub mod flags;
 pub mod ioctl;
 mod locks;
+mod names;
 mod notice;
 mod reply;
 mod request;
@@ -26,6 +27,7 @@ mod sync {
 }
 pub use data::*;
 pub use locks::*;
+pub use names::*;
 pub use notice::*;
 pub use reply::*;
 pub use request::*;

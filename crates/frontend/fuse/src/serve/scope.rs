@@ -14,7 +14,7 @@ use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::{Compound, Compounded, Step, Value};
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, FileService, Notice, Owed, ROOT_INO, Reply,
-    Request, Target,
+    Request,
 };
 use std::io;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Scope {
             return Err(errno(libc::EROFS));
         }
         if !self.part.is_all() {
-            inodes(&mut req).into_iter().try_for_each(|ino| self.part.enter(ino))?;
+            req.inodes_mut().try_for_each(|ino| self.part.enter(ino))?;
         }
         Ok(req)
     }
@@ -231,73 +231,6 @@ impl Part {
     fn show_changed(self, names: &mut [(InodeNr, Vec<u8>)], files: &mut [InodeNr]) -> Result<()> {
         names.iter_mut().try_for_each(|(dir, _)| self.show(dir))?;
         files.iter_mut().try_for_each(|file| self.show(file))
-    }
-}
-
-/// The inodes that a request names.
-fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
-    use Request as R;
-    match req {
-        R::Link { ino, parent, .. } => vec![ino, parent],
-        R::Rename { parent, new_parent, .. } => vec![parent, new_parent],
-        R::Publish { base, .. } => vec![base],
-        R::Compound(compound) => vec![&mut compound.base],
-        R::Lookup { parent, .. }
-        | R::MakeNode { parent, .. }
-        | R::MakeDir { parent, .. }
-        | R::Symlink { parent, .. }
-        | R::Unlink { parent, .. }
-        | R::RemoveDir { parent, .. }
-        | R::Create { parent, .. }
-        | R::TmpFile { parent, .. } => vec![parent],
-        R::Forget { ino, .. }
-        | R::CloseLocks { ino, .. }
-        | R::ReadLink { ino }
-        | R::Open { ino, .. }
-        | R::Hold { ino }
-        | R::OpenDir { ino } => vec![ino],
-        R::GetAttr { file }
-        | R::SetAttr { file, .. }
-        | R::Read { file, .. }
-        | R::Write { file, .. }
-        | R::Append { file, .. }
-        | R::WriteBack { file, .. }
-        | R::Fsync { file, .. }
-        | R::Stage { file, .. }
-        | R::Allocate { file, .. }
-        | R::Seek { file, .. }
-        | R::GetXattr { file, .. }
-        | R::ListXattr { file }
-        | R::SetXattr { file, .. }
-        | R::RemoveXattr { file, .. }
-        | R::GetFlags { file }
-        | R::SetFlags { file, .. }
-        | R::GetLock { file, .. }
-        | R::SetLock { file, .. }
-        | R::SectionStart { file }
-        | R::Lease { file, .. } => match file {
-            Target::Inode(ino) => vec![ino],
-            Target::Open(_) => Vec::new(),
-        },
-        R::Release { .. }
-        | R::Barrier
-        | R::Poll { .. }
-        | R::Wait { .. }
-        | R::EndSession
-        | R::CancelLock { .. }
-        | R::ReadDir { .. }
-        | R::SectionWrite { .. }
-        | R::SectionRead { .. }
-        | R::SectionCommit { .. }
-        | R::SectionAbort { .. }
-        | R::LeaseWrite { .. }
-        | R::LeaseKeep { .. }
-        | R::LeaseReturn { .. }
-        | R::StatFs
-        | R::SyncAll
-        | R::Checkpoint
-        | R::Trim { .. }
-        | R::Status => Vec::new(),
     }
 }
 
