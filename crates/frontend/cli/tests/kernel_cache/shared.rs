@@ -180,3 +180,37 @@ fn the_time_of_chattr_is_shown_a_moment_later() {
     assert_eq!(ctime(), shown);
     s.umount();
 }
+
+/// What a program writes and sets after chattr(1) has returned stays, also while the kernel is
+/// being made to take its time.
+///
+/// Seen to fail when the kernel is made to take the daemon's size or mtime with it.
+#[test]
+fn what_comes_after_chattr_stays() {
+    use rustix::fs::{IFlags, Timespec, Timestamps};
+    let s = writeback();
+    let mut f = File::options().append(true).create(true).open(s.path("f")).unwrap();
+    for round in 0..200i64 {
+        let flags = if round % 2 == 0 { IFlags::NODUMP } else { IFlags::empty() };
+        rustix::fs::ioctl_setflags(&f, flags).unwrap();
+        f.write_all(b"0123456789").unwrap();
+        let time = Timespec { tv_sec: round, tv_nsec: 7 };
+        rustix::fs::futimens(&f, &Timestamps { last_access: time, last_modification: time })
+            .unwrap();
+        for _ in 0..20 {
+            let meta = f.metadata().unwrap();
+            assert_eq!((meta.len() as i64, meta.mtime()), (10 * (round + 1), round));
+            assert_eq!(meta.atime(), round);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    drop(f);
+    let all = b"0123456789".repeat(200);
+    assert!(fs::read(s.path("f")).unwrap() == all);
+    s.umount();
+    remount(&s);
+    let meta = fs::metadata(s.path("f")).unwrap();
+    assert_eq!((meta.len(), meta.mtime()), (2000, 199));
+    assert!(fs::read(s.path("f")).unwrap() == all);
+    s.umount();
+}

@@ -84,6 +84,8 @@ pub(crate) enum Stale {
     Size(InodeNr),
     /// Its times are others, and perhaps its size is.
     Times(Untold),
+    /// Its ctime is another one, and nothing else. The kernel may have a younger mtime and size.
+    Ctime(Untold),
 }
 
 impl Server {
@@ -316,7 +318,8 @@ impl Server {
             for file in stale {
                 let (ino, told) = match file {
                     Stale::Size(ino) => (ino, server.tell_size(ino)),
-                    Stale::Times(untold) => (untold.ino, server.tell_times(untold)),
+                    Stale::Times(untold) => (untold.ino, server.tell_times(untold, true)),
+                    Stale::Ctime(untold) => (untold.ino, server.tell_times(untold, false)),
                 };
                 if let Err(error) = told {
                     tracing::error!(%error, ino, "the kernel may show a file's size as it was");
@@ -344,13 +347,15 @@ impl Server {
         self.sections.refresh(&attr, Size::Asked, None).map(drop)
     }
 
-    /// Size and times, which are the kernel's own.
-    fn tell_times(&self, untold: Untold) -> Result<()> {
+    /// Size and times, which are the kernel's own; or the ctime alone, if the daemon changed none of
+    /// the others: the kernel may have younger ones.
+    fn tell_times(&self, untold: Untold, all: bool) -> Result<()> {
         let ino = untold.ino;
         let telling = untold.tell();
         let Some(attr) = self.shown(ino) else { return Ok(()) };
-        let time = NewTime { mtime: attr.mtime, taken: telling.taken() };
-        let reset = self.sections.refresh(&attr, Size::Ours(attr.size), Some(time))?;
+        let size = if all { Size::Ours(attr.size) } else { Size::Own };
+        let time = NewTime { mtime: all.then_some(attr.mtime), taken: telling.taken() };
+        let reset = self.sections.refresh(&attr, size, Some(time))?;
         if let Reset::Times { mtime, ctime } = reset
             && let Some(_turn) = telling.answered()
         {

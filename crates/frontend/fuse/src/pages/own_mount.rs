@@ -262,11 +262,14 @@ pub(crate) enum Size {
     Asked,
     /// It owns it: it is made to set it to this.
     Ours(u64),
+    /// It keeps the one that it has.
+    Own,
 }
 
 /// A time of change that a kernel is to take that owns the times.
 pub(crate) struct NewTime {
-    pub(crate) mtime: Timestamp,
+    /// The mtime, too; without it that stays, and the ctime becomes the kernel's present.
+    pub(crate) mtime: Option<Timestamp>,
     /// Called when it has taken it, and sends no older times any more.
     pub(crate) taken: Box<dyn FnOnce() + Send>,
 }
@@ -402,7 +405,7 @@ fn reset_here(
             }
         }
         Size::Ours(size) if known(AtFlags::STATX_DONT_SYNC)? != size => truncate(&file, size)?,
-        Size::Ours(_) => {}
+        Size::Ours(_) | Size::Own => {}
     }
     match time {
         None => Ok(Reset::Done),
@@ -412,8 +415,14 @@ fn reset_here(
 
 /// Has a kernel that owns the times take one, and asks it for those that it has then.
 fn set_time(file: &OwnedFd, NewTime { mtime, taken }: NewTime) -> io::Result<Reset> {
-    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let last_modification = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
+    let left = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    // A kernel changes no ctime alone. The atime is the server's: it answers this thread with the
+    // one that it has, and the kernel takes that.
+    let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    let (last_access, last_modification) = match mtime {
+        Some(mtime) => (left, Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() }),
+        None => (now, left),
+    };
     rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
     // close(2) waits until older times that the kernel was sending have come, and then takes the
     // file's lock, which a utimensat(2) holds until its times are here and there.

@@ -75,7 +75,7 @@ impl Server {
             if let Err(e) = server.done(&caller, set) {
                 return answer(Err(e));
             }
-            let untold = own_times.then(|| turn.changed(ino));
+            let untold = own_times.then(|| turn.changed_ctime(ino));
             drop(turn);
             // It has another ctime, and the kernel does not see that.
             server.invalidator.forget_now(ino);
@@ -85,7 +85,7 @@ impl Server {
                 // A kernel that owns the times takes this one under the file's lock, which it holds
                 // until it has the answer.
                 if let Some(untold) = untold {
-                    teller.refresh(vec![Stale::Times(untold)], Box::new(|| {}));
+                    teller.refresh(vec![Stale::Ctime(untold)], Box::new(|| {}));
                 }
             });
             server.seal(ino, wanted & flags::IMMUTABLE != 0, done);

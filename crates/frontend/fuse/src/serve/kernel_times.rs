@@ -8,7 +8,8 @@
 //! * While the daemon changes files by itself, times that the kernel sends for them wait
 //!   ([`Turn`]).
 //! * From then on they are left out, because they may be older, until the kernel has taken the
-//!   daemon's times and has no request from before under way ([`Untold`]).
+//!   daemon's times and has no request from before under way ([`Untold`]). If the daemon changed
+//!   the ctime alone, that is left out alone: the mtime is as young as the daemon's.
 //! * Then the daemon asks the kernel for its times and takes those, because what was left out may
 //!   have been younger. It asks when no utimensat(2) that was left out is under way any more. If
 //!   the kernel sends times before the answer is used, those count: they are at least as young.
@@ -25,10 +26,29 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 enum Fate {
     /// They count, and the file's turn is taken to carry them out.
     Count,
+    /// The same of the mtime; the ctime does not.
+    Mtime,
     /// They do not.
     LeftOut,
     /// Something else has the file's turn.
     Wait,
+}
+
+/// What the daemon changed of a file's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    All,
+    Ctime,
+}
+
+/// What becomes of times that the kernel sends.
+pub(crate) enum Sent {
+    /// They count, and are to be carried out in this turn.
+    All(Turn),
+    /// The mtime does, and the ctime may be older than the daemon's.
+    Mtime(Turn),
+    /// They may be older.
+    LeftOut,
 }
 
 /// Where a file's times are.
@@ -38,6 +58,8 @@ struct Times {
     busy: bool,
     /// Changes of the daemon's that the kernel has not taken.
     untold: u32,
+    /// Those of the ctime alone.
+    ctimes: u32,
     /// The kernel is being told of one.
     telling: bool,
     /// The kernel has sent times since it took the last change.
@@ -55,8 +77,15 @@ impl Times {
     }
 
     /// The daemon changed the file, while it has the turn.
-    fn changed(&mut self) {
-        self.untold += 1;
+    fn changed(&mut self, what: What) {
+        *self.count(what) += 1;
+    }
+
+    fn count(&mut self, what: What) -> &mut u32 {
+        match what {
+            What::All => &mut self.untold,
+            What::Ctime => &mut self.ctimes,
+        }
     }
 
     /// The kernel sends its times.
@@ -66,7 +95,7 @@ impl Times {
             Self { busy: true, .. } => Fate::Wait,
             _ => {
                 (self.busy, self.sent) = (true, true);
-                Fate::Count
+                if self.ctimes > 0 { Fate::Mtime } else { Fate::Count }
             }
         }
     }
@@ -77,15 +106,17 @@ impl Times {
     }
 
     /// It has taken the change, or cannot be told; no older times are on their way.
-    fn taken(&mut self) {
-        self.untold -= 1;
+    fn taken(&mut self, what: What) {
+        *self.count(what) -= 1;
         self.sent = false;
     }
 
     /// The kernel was asked for its times after it had taken a change.
     fn answered(&mut self) -> Fate {
         match self {
-            Self { untold: 1.., .. } | Self { sent: true, .. } => Fate::LeftOut,
+            Self { untold: 1.., .. } | Self { ctimes: 1.., .. } | Self { sent: true, .. } => {
+                Fate::LeftOut
+            }
             Self { busy: true, .. } => Fate::Wait,
             _ => {
                 self.busy = true;
@@ -99,7 +130,7 @@ impl Times {
     }
 
     fn is_quiet(&self) -> bool {
-        !self.busy && self.untold == 0 && !self.telling
+        !self.busy && self.untold == 0 && self.ctimes == 0 && !self.telling
     }
 }
 
@@ -136,18 +167,21 @@ impl KernelTimes {
         self.until(ino, |times| step.take().map(|step| step(times)));
     }
 
-    /// The kernel sends times of `ino`. They are to be carried out in this turn; without one they
-    /// are to be left out.
-    pub(crate) fn sent(self: &Arc<Self>, ino: InodeNr) -> Option<Turn> {
-        self.turn_if(ino, Times::sent)
+    /// The kernel sends times of `ino`.
+    pub(crate) fn sent(self: &Arc<Self>, ino: InodeNr) -> Sent {
+        let turn = || Turn { times: self.clone(), files: vec![ino] };
+        match self.fate(ino, Times::sent) {
+            Fate::Count => Sent::All(turn()),
+            Fate::Mtime => Sent::Mtime(turn()),
+            Fate::LeftOut | Fate::Wait => Sent::LeftOut,
+        }
     }
 
-    fn turn_if(self: &Arc<Self>, ino: InodeNr, step: fn(&mut Times) -> Fate) -> Option<Turn> {
-        let fate = self.until(ino, |times| match step(times) {
+    fn fate(&self, ino: InodeNr, step: fn(&mut Times) -> Fate) -> Fate {
+        self.until(ino, |times| match step(times) {
             Fate::Wait => None,
             fate => Some(fate),
-        });
-        (fate == Fate::Count).then(|| Turn { times: self.clone(), files: vec![ino] })
+        })
     }
 
     /// The daemon is about to change these files. Two that want the same ones get them in the order
@@ -175,8 +209,17 @@ impl Turn {
     /// The daemon has changed `ino`. (One that is not of this turn was found by another name than
     /// before: times that the kernel sent for it in between may count.)
     pub(crate) fn changed(&self, ino: InodeNr) -> Untold {
-        self.times.at_once(ino, Times::changed);
-        Untold { times: self.times.clone(), ino, taken: AtomicBool::new(false) }
+        self.untold(ino, What::All)
+    }
+
+    /// The daemon has changed the ctime of `ino`, and neither its mtime nor its size.
+    pub(crate) fn changed_ctime(&self, ino: InodeNr) -> Untold {
+        self.untold(ino, What::Ctime)
+    }
+
+    fn untold(&self, ino: InodeNr, what: What) -> Untold {
+        self.times.at_once(ino, |times| times.changed(what));
+        Untold { times: self.times.clone(), ino, what, taken: AtomicBool::new(false) }
     }
 }
 
@@ -191,6 +234,7 @@ impl Drop for Turn {
 pub(crate) struct Untold {
     times: Arc<KernelTimes>,
     pub(crate) ino: InodeNr,
+    what: What,
     taken: AtomicBool,
 }
 
@@ -206,7 +250,7 @@ impl Untold {
 impl Drop for Untold {
     fn drop(&mut self) {
         if !self.taken.swap(true, Ordering::SeqCst) {
-            self.times.at_once(self.ino, Times::taken);
+            self.times.at_once(self.ino, |times| times.taken(self.what));
         }
     }
 }
@@ -221,14 +265,16 @@ impl Telling {
         let untold = self.0.clone();
         Box::new(move || {
             if !untold.taken.swap(true, Ordering::SeqCst) {
-                untold.times.at_once(untold.ino, Times::taken);
+                untold.times.at_once(untold.ino, |times| times.taken(untold.what));
             }
         })
     }
 
     /// The kernel was asked after that. Are its times to be taken, in this turn?
     pub(crate) fn answered(&self) -> Option<Turn> {
-        self.0.times.turn_if(self.0.ino, Times::answered)
+        let (times, ino) = (&self.0.times, self.0.ino);
+        let counts = times.fate(ino, Times::answered) == Fate::Count;
+        counts.then(|| Turn { times: times.clone(), files: vec![ino] })
     }
 }
 

@@ -129,6 +129,7 @@ impl World {
         match times.sent() {
             Fate::Wait => return None,
             Fate::LeftOut => self.flight = None,
+            Fate::Mtime => unreachable!("no change here is of the ctime alone"),
             Fate::Count => {
                 (self.times.busy, self.times.sent) = (true, true);
                 self.flight = Some((value, true));
@@ -144,6 +145,7 @@ impl World {
                 match self.times.sent() {
                     Fate::Wait => return None,
                     Fate::LeftOut => {}
+                    Fate::Mtime => unreachable!("no change here is of the ctime alone"),
                     Fate::Count => {
                         self.daemon = USER;
                         self.times.end_turn();
@@ -171,7 +173,7 @@ impl World {
                 true
             }
             2 => {
-                self.times.changed();
+                self.times.changed(What::All);
                 self.times.end_turn();
                 true
             }
@@ -187,7 +189,7 @@ impl World {
             }
             6 => without == Without::Waiting || self.flight.is_none(),
             7 => {
-                self.times.taken();
+                self.times.taken(What::All);
                 true
             }
             8 => without == Without::Lock || !self.locked(),
@@ -201,6 +203,7 @@ impl World {
                     _ if without == Without::Asking => change.step = 11,
                     Fate::Wait => return None,
                     Fate::LeftOut => change.step = 11,
+                    Fate::Mtime => unreachable!("an answer counts, or it does not"),
                     Fate::Count => {}
                 }
                 true
@@ -291,4 +294,34 @@ fn turns_end() {
         }
     });
     assert!(times.files().is_empty(), "{:?}", times.files());
+}
+
+/// While the kernel has not taken a ctime of the daemon's, its mtime counts, and its ctime does
+/// not. What it is asked for afterwards counts if it has sent nothing since.
+#[test]
+fn a_ctime_alone_leaves_the_mtime_to_the_kernel() {
+    let mut times = Times::default();
+    assert!(times.take_turn());
+    times.changed(What::Ctime);
+    assert_eq!(times.sent(), Fate::Wait, "the daemon is changing the file");
+    times.end_turn();
+    assert_eq!(times.sent(), Fate::Mtime);
+    times.end_turn();
+    assert!(times.tell());
+    assert_eq!(times.answered(), Fate::LeftOut, "the kernel has not taken it");
+    times.taken(What::Ctime);
+    assert_eq!(times.answered(), Fate::Count);
+    times.end_turn();
+    assert_eq!(times.sent(), Fate::Count);
+    assert_eq!(times.answered(), Fate::LeftOut, "it has sent younger ones");
+    times.end_turn();
+    times.changed(What::All);
+    times.changed(What::Ctime);
+    assert_eq!(times.sent(), Fate::LeftOut, "another change was of all times");
+    times.taken(What::All);
+    assert_eq!(times.sent(), Fate::Mtime);
+    times.end_turn();
+    times.taken(What::Ctime);
+    times.told();
+    assert!(times.is_quiet());
 }

@@ -15,6 +15,7 @@
 use crate::serve::caller::{
     any_bits, has_bits, keeps_bits, may_set_capabilities, owns, takes_setgid,
 };
+use crate::serve::kernel_times::Sent;
 use crate::serve::server::Server;
 use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::{Attr, Credentials, FileKind, Request, SetAttr};
@@ -103,12 +104,19 @@ impl Server {
         if set.size.is_some() {
             self.sections.resized(ino);
         }
-        let turn = match self.agreed.writeback && set.ctime.is_some() {
-            true => self.kernel_times.sent(ino),
-            false => None,
+        let (left_out, _turn) = match self.agreed.writeback && set.ctime.is_some() {
+            false => (false, None),
+            true => match self.kernel_times.sent(ino) {
+                // Times of the kernel's that may be older than ours.
+                Sent::LeftOut => (true, None),
+                Sent::All(turn) => (false, Some(turn)),
+                Sent::Mtime(turn) => {
+                    let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
+                    set.ctime = Some(attr.ctime);
+                    (false, Some(turn))
+                }
+            },
         };
-        // Times of the kernel's that may be older than ours.
-        let left_out = self.agreed.writeback && set.ctime.is_some() && turn.is_none();
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
             return self.set_nothing(cred, ino, set.ctime.filter(|_| !left_out));
         }
