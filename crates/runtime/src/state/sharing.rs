@@ -150,13 +150,18 @@ impl Sharing {
 
     /// A lease has ended: how long the file is that its holder changed, if others may believe
     /// anything else. They have nothing of it in their caches but the size that their kernels work
-    /// with. They are not told
-    /// that attributes changed: that would make a kernel drop the answer to a request that waited
-    /// for the end.
+    /// with. They are not told that attributes changed: that would make a kernel drop the answer to
+    /// a request that waited for the end.
     pub fn after_lease(&self, ended: Ended, inodes: &mut Inodes) -> Notices {
         let Ended { ino, session, told: (least, most) } = ended;
         let mut noted = Noted::default();
         let size = inodes.get(&ino).map_or(most, |node| node.size);
+        // One kernel may have been told the one, and another one the other (rule R50).
+        for end in [least, most].into_iter().filter(|end| *end != size) {
+            let end = BTreeMap::from([(ino, end)]);
+            let others = self.caches.iter().filter(|(other, _)| *other != session);
+            others.for_each(|(other, _)| note_ends(*other, &end, inodes));
+        }
         noted.sizes.insert(ino, if size == most { least } else { most });
         self.notices(By { session: Some(session), untold: false }, &noted, inodes)
     }
