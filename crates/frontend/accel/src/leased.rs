@@ -2,10 +2,10 @@
 
 use crate::Through;
 use crate::session::Shared;
+use rustix::time::{ClockId, clock_gettime};
 use siftfs_lease::{Answer, Ask, FULL, Held, MOST_DATA, Place, Publish, lasts};
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A leased file. It may be used by several threads. The lease ends when it is dropped, or before:
 /// then every call answers [`Through::Mount`], but for errors of earlier writes, which
@@ -146,8 +146,14 @@ impl Drop for Leased {
     }
 }
 
-/// Nanoseconds since 1970.
+/// Nanoseconds since 1970, by the clock that the kernel stamps files with. A finer one is ahead of
+/// that by a tick: the daemon would cut such a time off when it takes the write in, but others may
+/// have been shown it.
 fn now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
+
+#[cfg(test)]
+#[path = "leased_tests.rs"]
+mod tests;

@@ -78,8 +78,8 @@ impl Session {
     ///
     /// # Errors
     /// `EACCES` as of [`Session::enter_with`]. `EAGAIN`, `EBUSY`: others use the file just now, or
-    /// there are too many leases. `EOPNOTSUPP`: a file that nobody may lease. `ENOTCONN`: the
-    /// session is over. The program goes on by the kernel.
+    /// there are too many leases. `EOPNOTSUPP`: a file that nobody may lease. `ENOENT`: a file that
+    /// has no name any more. `ENOTCONN`: the session is over. The program goes on by the kernel.
     pub fn lease_with(&self, token: &Token) -> io::Result<Leased> {
         match self.0.ask(Ask::Lease(*token), 0) {
             Some(Answer::Leased { held, size, mtime, .. }) => {
