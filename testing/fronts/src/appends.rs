@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of a record.
 const RECORD: usize = 64;
 
-fn record(program: u64, number: u64) -> Vec<u8> {
+/// The record of this number of a program.
+pub(crate) fn record(program: u64, number: u64) -> Vec<u8> {
     let mut text = format!("program {program} record {number} ").into_bytes();
     text.resize(RECORD - 1, b'.');
     text.push(b'\n');
@@ -97,7 +98,8 @@ pub fn together(stage: &Stage, each: u64, count: u64) -> Result<u64> {
     Ok(total)
 }
 
-fn check(bytes: &[u8], mut wanted: BTreeSet<Vec<u8>>) -> Result<()> {
+/// All that are wanted are there, once, and nothing else.
+pub(crate) fn check(bytes: &[u8], mut wanted: BTreeSet<Vec<u8>>) -> Result<()> {
     for (at, piece) in bytes.chunks(RECORD).enumerate() {
         if !wanted.remove(piece) {
             let text = String::from_utf8_lossy(piece);
@@ -108,6 +110,7 @@ fn check(bytes: &[u8], mut wanted: BTreeSet<Vec<u8>>) -> Result<()> {
         None => Ok(()),
         Some(first) => {
             let text = String::from_utf8_lossy(first);
+            let text = text.trim_end_matches(['.', '\n']);
             Err(Failed(format!("{} records are lost, such as {text}", wanted.len())))
         }
     }

@@ -4,7 +4,9 @@ use clap::Parser;
 use siftfs_fronts::appends::together;
 use siftfs_fronts::killed::kills;
 use siftfs_fronts::killed::serve::serve;
-use siftfs_fronts::programs::crowd;
+use siftfs_fronts::logs::program::{Sessions, await_child, fork_leased, work_for};
+use siftfs_fronts::logs::records::{judge, prepare};
+use siftfs_fronts::programs::{Crowd, crowd};
 use siftfs_fronts::recall_times;
 use siftfs_fronts::recalls::each_call;
 use siftfs_fronts::stage::Stage;
@@ -14,7 +16,8 @@ use siftfs_rig::descriptors::own_table;
 use siftfs_rig::place::{Failed, Result};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Several mounts of one SiftFS volume, and a program that embeds it.
@@ -60,6 +63,18 @@ struct Args {
     /// Requests by rings
     #[arg(long)]
     ring: bool,
+    /// The mounts' programs may have private logs, and some do
+    #[arg(long)]
+    logs: bool,
+    /// As a program with private logs, which is told here what to do
+    #[arg(long, hide = true)]
+    accelerated: Option<PathBuf>,
+    /// As the programs that take turns on mounts with private logs, with files in this directory
+    #[arg(long, hide = true)]
+    beside: Option<PathBuf>,
+    /// As programs that append records, of which the first has this number
+    #[arg(long, hide = true)]
+    records: Option<u64>,
     /// As the programs, on these mounts
     #[arg(long, hide = true)]
     on: Vec<PathBuf>,
@@ -71,7 +86,54 @@ struct Args {
     socket: Option<PathBuf>,
 }
 
+/// A history with private logs. The programs are no threads of the mounts' process: what that has
+/// open is no other program's.
+fn one_logged(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
+    let stage = Stage::with_logs(args.mounts, requests)?;
+    let mut options = vec![("--seed", seed), ("--calls", args.calls), ("--each", args.each)];
+    options.push(("--patience", args.patience));
+    let beside = stage.beside("turns");
+    std::fs::create_dir(&beside).map_err(|e| Failed(e.to_string()))?;
+    let calls = programs_on(&stage, &options, &["--beside".as_ref(), beside.as_ref()]);
+    let calls = calls.map(|said| print!("{said}"));
+    let told = |e: Failed| Failed(format!("seed {seed}: {}", e.0));
+    calls.and_then(|()| stage.end()).map_err(told)?;
+    Ok(args.calls)
+}
+
+/// The process that has turns taken on mounts with private logs.
+fn take_logged_turns(args: &Args, beside: &std::path::Path) -> Result<()> {
+    let said = |e: std::io::Error| Failed(e.to_string());
+    let turns = Turns::with_logs(args.on.clone(), beside, args.seed, args.each).map_err(said)?;
+    let mut turns = Box::new(turns);
+    for call in 1..=args.calls {
+        if let Err(e) = turns.step() {
+            abort_all(&args.on);
+            return Err(Failed(format!("call {call}: {e}")));
+        }
+    }
+    turns.compare().map_err(Failed)?;
+    let calls = turns.calls;
+    let leased = turns.end_logs().map_err(Failed)?;
+    println!("{calls} calls, {leased} of them under a lease");
+    match leased * 20 > calls {
+        true => Ok(()),
+        false => Err(Failed("there were hardly any leases".into())),
+    }
+}
+
+fn abort_all(dirs: &[PathBuf]) {
+    for dir in dirs {
+        if let Ok(Some(entry)) = siftfs_fuse::top_mount(dir) {
+            let _ = siftfs_fuse::abort(&entry);
+        }
+    }
+}
+
 fn one_history(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
+    if args.logs {
+        return one_logged(args, seed, requests);
+    }
     let stage = Stage::new(args.mounts, requests)?;
     // Threads of the mounts copy the table of descriptors that they have, and close the copies: of
     // what programs have open there is to be nothing in it.
@@ -111,28 +173,74 @@ fn in_turns(args: &Args, requests: Requests) -> Result<()> {
     Ok(())
 }
 
-fn at_once(args: &Args, programs: u64, requests: Requests) -> Result<()> {
-    let stage = Stage::new(args.mounts, requests)?;
+/// Runs this program once more, as the programs on the stage's mounts. Returns what they say.
+fn programs_on(
+    stage: &Stage,
+    options: &[(&str, u64)],
+    more: &[&std::ffi::OsStr],
+) -> Result<String> {
     let program = std::env::current_exe().map_err(|e| Failed(e.to_string()))?;
     let mut command = Command::new(program);
-    for (option, value) in [
-        ("--seed", args.seed),
-        ("--programs", programs),
-        ("--seconds", args.seconds),
-        ("--patience", args.patience),
-    ] {
+    for (option, value) in options {
         command.arg(option).arg(value.to_string());
     }
     for dir in &stage.dirs {
         command.arg("--on").arg(dir);
     }
-    let mut child = command.spawn().map_err(|e| Failed(e.to_string()))?;
-    let status = child.wait().map_err(|e| Failed(e.to_string()))?;
-    if !status.success() {
-        return Err(Failed(format!("the programs ended with {status}")));
+    let command = command.args(more).stdout(Stdio::piped());
+    // Ended when all are that write there.
+    let out = command.spawn().and_then(Child::wait_with_output);
+    let out = out.map_err(|e| Failed(e.to_string()))?;
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    match out.status.success() {
+        true => Ok(said),
+        false => Err(Failed(format!("{said}the programs ended with {}", out.status))),
+    }
+}
+
+fn at_once(args: &Args, programs: u64, requests: Requests) -> Result<()> {
+    let stage = match args.logs {
+        true => Stage::with_logs(args.mounts, requests)?,
+        false => Stage::new(args.mounts, requests)?,
+    };
+    let options = |programs, records| {
+        let seed = args.seed + records;
+        let mut options = vec![("--seed", seed), ("--programs", programs)];
+        options.extend([("--seconds", args.seconds), ("--patience", args.patience)]);
+        options.extend((records > 0).then_some(("--records", records)));
+        options
+    };
+    if args.logs {
+        // Half of the programs know nothing of private logs.
+        let (some, others) = (programs.div_ceil(2), programs / 2);
+        let plain = options(others, 1_000_000);
+        prepare(&stage.dirs[0])?;
+        let both = std::thread::scope(|scope| {
+            let plain = scope.spawn(|| programs_on(&stage, &plain, &[]));
+            let logged = programs_on(&stage, &options(some, 1), &["--logs".as_ref()]);
+            (logged, plain.join().expect("no panic"))
+        });
+        let said = both.0? + &both.1?;
+        match judge(&stage.dirs, &records_of(&said)?) {
+            Ok((all, leased)) => println!("{all} records, {leased} of them under a lease"),
+            Err(e) => return Err(Failed(format!("{}; end: {:?}", e.0, stage.end().err()))),
+        }
+    } else {
+        programs_on(&stage, &options(programs, 0), &[])?;
     }
     stage.agree().map_err(Failed)?;
     stage.end()
+}
+
+/// The records that programs say they have appended.
+fn records_of(said: &str) -> Result<Vec<[u64; 3]>> {
+    let lines = said.lines().filter_map(|line| line.strip_prefix("records "));
+    let numbers = lines.map(|line| {
+        let words: Option<Vec<u64>> = line.split(' ').map(|word| word.parse().ok()).collect();
+        words?.try_into().ok()
+    });
+    let all: Option<Vec<_>> = numbers.collect();
+    all.ok_or_else(|| Failed(said.into()))
 }
 
 fn recall_times(args: &Args, requests: Requests) -> Result<()> {
@@ -205,18 +313,43 @@ fn killing(args: &Args, rounds: u64, requests: Requests) -> Result<()> {
 
 fn work_on(args: &Args, programs: u64) -> ExitCode {
     let [length, patience] = [args.seconds, args.patience].map(Duration::from_secs);
-    match crowd(&args.on, args.seed, programs, length, patience) {
-        Ok(calls) => {
+    let (seed, records) = (args.seed, args.records);
+    let mut wanted = Crowd { programs, seed, length, patience, records, sessions: None };
+    let mut first = None;
+    if args.logs {
+        let sessions = Arc::new(Sessions::default());
+        match fork_leased(&args.on[0].join("first"), &sessions) {
+            Ok(forked) => first = Some(forked),
+            Err(e) => return ended(Err(Failed(e.to_string()))),
+        }
+        wanted.sessions = Some(sessions);
+        if let Some((_, _, 0)) = first {
+            wanted.seed += 500;
+            wanted.records = records.map(|first| first + 500_000);
+        }
+    }
+    let code = crowd_on(args, &wanted);
+    match first {
+        Some((_, _, child)) if child > 0 => match await_child(child) {
+            Ok(()) => code,
+            Err(e) => ended(Err(Failed(e.to_string()))),
+        },
+        _ => code,
+    }
+}
+
+fn crowd_on(args: &Args, wanted: &Crowd) -> ExitCode {
+    match crowd(&args.on, wanted) {
+        Ok((calls, records)) => {
             println!("{calls} calls");
+            for [program, count, leased] in records {
+                println!("records {program} {count} {leased}");
+            }
             ExitCode::SUCCESS
         }
         Err(stuck) => {
-            println!("{stuck}");
-            for dir in &args.on {
-                if let Ok(Some(entry)) = siftfs_fuse::top_mount(dir) {
-                    let _ = siftfs_fuse::abort(&entry);
-                }
-            }
+            eprintln!("{stuck}");
+            abort_all(&args.on);
             // Threads that wait in the kernel end with their mounts.
             ExitCode::FAILURE
         }
@@ -228,6 +361,12 @@ fn main() -> ExitCode {
     let requests = if args.ring { Requests::Ring } else { Requests::Device };
     if let (Some(volume), Some(socket)) = (&args.serve, &args.socket) {
         return ended(serve((volume, args.seed), &args.on, socket, requests));
+    }
+    if let (Some(socket), [file]) = (&args.accelerated, &args.on[..]) {
+        return ended(work_for(socket, file).map_err(|e| Failed(e.to_string())));
+    }
+    if let Some(beside) = &args.beside {
+        return ended(take_logged_turns(&args, beside));
     }
     let result = match args.programs {
         None if args.kills.is_some() => killing(&args, args.kills.unwrap_or(1), requests),

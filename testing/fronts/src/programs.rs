@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)] // mappings have no safe way
 
+use crate::logs::program::{Logged, Sessions};
+use crate::logs::records::Records;
 use memmap2::{MmapMut, MmapOptions};
 use siftfs_base::Rng;
 use std::fs::{self, File};
@@ -41,8 +43,12 @@ struct Program {
     rng: Rng,
     dirs: Vec<PathBuf>,
     doing: Doing,
-    open: Vec<(String, File)>,
-    maps: Vec<(String, File, MmapMut)>,
+    open: Vec<(String, Arc<Logged>)>,
+    maps: Vec<(String, Arc<Logged>, MmapMut)>,
+    /// With private logs, those that the program has.
+    sessions: Option<Arc<Sessions>>,
+    /// The records that it appends to a file of all.
+    records: Option<Records>,
 }
 
 fn name_of(rng: &mut Rng) -> String {
@@ -66,44 +72,70 @@ impl Program {
             self.doing.begin("close".into());
             self.open.remove(0);
         }
-        self.open.push((said, file));
+        let logged = Arc::new(Logged::new(file));
+        self.open.push((said.clone(), logged.clone()));
+        self.lease(&said, &logged)
+    }
+
+    /// Takes a file's lease, if the program has private logs. Others may use the file just now.
+    fn lease(&mut self, said: &str, logged: &Logged) -> io::Result<()> {
+        if let Some(sessions) = &self.sessions {
+            self.doing.begin(format!("lease {said}"));
+            logged.lease(sessions)?;
+        }
         Ok(())
     }
 
-    fn any_open(&mut self) -> io::Result<(String, File)> {
+    /// Appends a record to the file of all.
+    fn record(&mut self) -> io::Result<()> {
+        let mount = self.rng.below(self.dirs.len() as u64) as usize;
+        let Some(records) = &mut self.records else { return Ok(()) };
+        self.doing.begin(format!("append a record on m{}", mount + 1));
+        records.append(&self.dirs[mount], self.rng.chance(2), self.sessions.as_deref());
+        Ok(())
+    }
+
+    fn any_open(&mut self) -> io::Result<(String, Arc<Logged>)> {
         if self.open.is_empty() {
             self.open_one(true)?;
         }
         let at = self.rng.below(self.open.len() as u64) as usize;
-        let (said, file) = &self.open[at];
-        Ok((said.clone(), file.try_clone()?))
+        let (said, file) = self.open[at].clone();
+        if self.rng.chance(30) {
+            self.lease(&said, &file)?;
+        }
+        Ok((said, file))
     }
 
     fn step(&mut self) -> io::Result<()> {
         let offset = self.rng.below(LARGEST);
         let len = 1 + self.rng.below(9000);
+        // Each record of a program without private logs ends a lease.
+        if self.rng.chance(if self.sessions.is_some() { 30 } else { 1 }) {
+            self.record()?;
+        }
         match self.rng.below(15) {
             0 => return self.open_one(true),
             1 => return self.open_one(false),
             2 | 3 => {
                 let (said, file) = self.any_open()?;
                 self.doing.begin(format!("write {said} {offset} {len}"));
-                file.write_all_at(&vec![b'w'; len as usize], offset)?;
+                file.write_at(offset, &vec![b'w'; len as usize])?;
             }
             4 | 5 => {
-                let (said, mut file) = self.any_open()?;
+                let (said, file) = self.any_open()?;
                 self.doing.begin(format!("append {said} {len}"));
-                io::Write::write_all(&mut file, &vec![b'a'; len as usize])?;
+                file.append(&vec![b'a'; len as usize])?;
             }
             6 | 7 => {
                 let (said, file) = self.any_open()?;
                 self.doing.begin(format!("read {said} {offset} {len}"));
-                let _ = file.read_at(&mut vec![0; len as usize], offset)?;
+                file.read_at(offset, len as usize)?;
             }
             8 => {
                 let (said, file) = self.any_open()?;
                 self.doing.begin(format!("truncate {said} {offset}"));
-                file.set_len(offset)?;
+                file.file.set_len(offset)?;
             }
             9 => return self.map(),
             10 => return self.store(),
@@ -136,7 +168,7 @@ impl Program {
                 if self.rng.chance(25) {
                     let (said, file) = self.any_open()?;
                     self.doing.begin(format!("fsync {said}"));
-                    file.sync_data()?;
+                    file.sync(true)?;
                 }
             }
         }
@@ -148,9 +180,9 @@ impl Program {
     fn map(&mut self) -> io::Result<()> {
         let (said, file) = self.any_open()?;
         self.doing.begin(format!("map {said}"));
-        file.set_len(LARGEST)?;
+        file.file.set_len(LARGEST)?;
         // SAFETY: what changes below the mapping is bytes that are looked at by nobody.
-        let map = unsafe { MmapOptions::new().len(LARGEST as usize).map_mut(&file)? };
+        let map = unsafe { MmapOptions::new().len(LARGEST as usize).map_mut(&file.file)? };
         if self.maps.len() > 2 {
             let (said, _, _) = &self.maps[0];
             self.doing.begin(format!("unmap {said}"));
@@ -178,21 +210,32 @@ impl Program {
     }
 }
 
-/// `count` programs on `dirs`, for so long. The first call that takes longer than `patience` is the
-/// error.
+/// The programs of a process.
+pub struct Crowd {
+    /// How many there are.
+    pub programs: u64,
+    /// Of the numbers that the first one draws.
+    pub seed: u64,
+    /// How long they work.
+    pub length: Duration,
+    /// How long a call may take.
+    pub patience: Duration,
+    /// The number of the first one's records, if they append any.
+    pub records: Option<u64>,
+    /// With private logs.
+    pub sessions: Option<Arc<Sessions>>,
+}
+
+/// Programs on `dirs`. The first call that takes longer than they are patient is the error. Returns
+/// the number of calls, and of records by program.
 ///
 /// # Errors
-/// What got stuck.
-pub fn crowd(
-    dirs: &[PathBuf],
-    seed: u64,
-    count: u64,
-    length: Duration,
-    patience: Duration,
-) -> Result<u64, String> {
+/// What got stuck, or a record that could not be appended.
+pub fn crowd(dirs: &[PathBuf], wanted: &Crowd) -> Result<(u64, Vec<[u64; 3]>), String> {
     for dir in ["d0", "d1"] {
         fs::create_dir_all(dirs[0].join(dir)).map_err(|e| e.to_string())?;
     }
+    let &Crowd { programs: count, seed, length, patience, .. } = wanted;
     let over = Arc::new(AtomicBool::new(false));
     let calls = Arc::new(AtomicU64::new(0));
     let mut all = Vec::new();
@@ -201,18 +244,23 @@ pub fn crowd(
         let doing = Doing::default();
         all.push(doing.clone());
         let (over, calls, dirs) = (over.clone(), calls.clone(), dirs.to_vec());
+        let records = wanted.records.map(|first| Records::new(first + number));
+        let sessions = wanted.sessions.clone();
         threads.push(std::thread::spawn(move || {
             let rng = Rng::new(seed.wrapping_mul(1000).wrapping_add(number));
-            let (open, maps) = (Vec::new(), Vec::new());
-            let mut program = Program { rng, dirs, doing: doing.clone(), open, maps };
+            let (open, maps, doing) = (Vec::new(), Vec::new(), doing.clone());
+            let mut program = Program { rng, dirs, doing, open, maps, sessions, records };
             while !over.load(Ordering::Relaxed) {
                 let _ = program.step();
-                doing.end();
+                program.doing.end();
                 calls.fetch_add(1, Ordering::Relaxed);
             }
+            let doing = program.doing.clone();
             doing.begin("end".into());
+            let records = program.records.take().map(Records::end);
             drop(program);
             doing.end();
+            records.transpose()
         }));
     }
     let end = Instant::now() + length;
@@ -233,5 +281,7 @@ pub fn crowd(
             return Err(format!("stuck at the end: {now:?}"));
         }
     }
-    Ok(calls.load(Ordering::Relaxed))
+    let ended = threads.into_iter().map(|thread| thread.join().map_err(|_| "a panic")?);
+    let records: Result<Vec<_>, String> = ended.collect();
+    Ok((calls.load(Ordering::Relaxed), records?.into_iter().flatten().collect()))
 }

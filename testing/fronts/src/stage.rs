@@ -1,10 +1,13 @@
 //! A volume in this process, mounted at several places and embedded.
 
 use crate::leased::Leaser;
+use crate::logs::grants::{HASTE, Hasty, grantor};
 use crate::view;
 use siftfs::Volume;
+use siftfs_device::{Device, FileOptions, open_for_service};
 use siftfs_fuse::{Front, FuseMount, MountOptions, Requests};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, mkfs};
+use siftfs_grantor::{Counts, Grantor};
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs};
 use siftfs_proto::{Cache, FileService, Opening};
 use siftfs_rig::place::{Failed, Place, Result};
 use std::fmt::Display;
@@ -50,8 +53,13 @@ pub struct Stage {
     embedded: Option<Embedded>,
     leaser: Option<Arc<Leaser>>,
     servers: Vec<JoinHandle<io::Result<()>>>,
+    /// Where programs may have private logs.
+    lends: Option<Arc<Sessions>>,
     place: Place,
 }
+
+/// How long the end of a mount waits for what programs have in their logs.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn said(e: impl Display) -> Failed {
     Failed(e.to_string())
@@ -74,6 +82,18 @@ pub fn front_at(
     Ok(std::thread::spawn(move || mount.serve()))
 }
 
+/// Serves a mount to its end, and takes in what its programs have published.
+fn serve(mount: FuseMount, logs: &Grantor) -> io::Result<()> {
+    mount.serve()?;
+    if !logs.stop(PATIENCE) {
+        return Err(io::Error::other("private logs are not taken in"));
+    }
+    match logs.counts() {
+        Counts { ended: 0, lost: 0, .. } => Ok(()),
+        counts => Err(io::Error::other(format!("sessions did not end well: {counts:?}"))),
+    }
+}
+
 /// The volume is plain ext4, without a fault.
 ///
 /// # Errors
@@ -92,20 +112,55 @@ impl Stage {
     /// # Errors
     /// What cannot be made or mounted.
     pub fn new(count: u32, requests: Requests) -> Result<Self> {
-        let place = Place::new("siftfs-fronts", 2 << 30, None)?;
-        let image = place.path("volume");
-        let options = MkfsOptions { size: Some(512 << 20), ..MkfsOptions::default() };
-        mkfs(&image, &options, &mut |_, _, _| {}).map_err(said)?;
+        let (place, image) = Self::place()?;
         // Nothing here depends on how fast a holder is.
         let lease_term = Duration::from_secs(600);
         let options = OpenOptions { lease_term, ..OpenOptions::default() };
         let local = LocalVolume::open(&image, &options, &mut |_, _, _| {}).map_err(said)?;
+        Self::of(place, local, None, (count, requests))
+    }
+
+    /// As [`Stage::new`], with mounts on which programs may have private logs. One alone is not
+    /// shared.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_logs(count: u32, requests: Requests) -> Result<Self> {
+        let (place, image) = Self::place()?;
+        let lease_term = Duration::from_secs(600 * HASTE);
+        let options = OpenOptions { lease_term, ..OpenOptions::default() };
+        let device = open_for_service(&image, FileOptions::default()).map_err(said)?;
+        let device: Arc<dyn Device> = Arc::new(device);
+        let clock = Arc::new(Hasty::default());
+        let local = LocalVolume::open_on(device, clock, &options, Threads::Real).map_err(said)?;
+        let lends = Some(Arc::new(local.sessions()));
+        Self::of(place, local, lends, (count, requests))
+    }
+
+    fn place() -> Result<(Place, PathBuf)> {
+        let place = Place::new("siftfs-fronts", 2 << 30, None)?;
+        let image = place.path("volume");
+        let options = MkfsOptions { size: Some(512 << 20), ..MkfsOptions::default() };
+        mkfs(&image, &options, &mut |_, _, _| {}).map_err(said)?;
+        Ok((place, image))
+    }
+
+    fn of(
+        place: Place,
+        local: LocalVolume,
+        lends: Option<Arc<Sessions>>,
+        (count, requests): (u32, Requests),
+    ) -> Result<Self> {
         let embedded = Embedded::start(Volume::from_local(local).map_err(said)?);
         let leaser = Some(Arc::new(embedded.call(Leaser::start).map_err(said)?));
         let (dirs, servers, embedded) = (Vec::new(), Vec::new(), Some(embedded));
-        let mut stage = Self { dirs, embedded, leaser, servers, place };
+        let mut stage = Self { dirs, embedded, leaser, servers, lends, place };
         for number in 1..=count {
-            stage.mount(&format!("m{number}"), requests)?;
+            let name = format!("m{number}");
+            match stage.lends.clone() {
+                None => stage.mount(&name, requests)?,
+                Some(sessions) => stage.lend(&name, requests, count > 1, sessions)?,
+            }
         }
         Ok(stage)
     }
@@ -120,6 +175,26 @@ impl Stage {
             self.embed(move |volume| volume.front(opening, cache))
         })?;
         self.servers.push(server);
+        self.dirs.push(dir);
+        Ok(())
+    }
+
+    /// As [`Stage::mount`], for programs with private logs.
+    fn lend(
+        &mut self,
+        name: &str,
+        requests: Requests,
+        shared: bool,
+        sessions: Arc<Sessions>,
+    ) -> Result<()> {
+        let dir = self.place.mount_point(name)?.canonicalize().map_err(said)?;
+        let front = Arc::new(Front::default());
+        let service = sessions.front(Opening::kernel(), front.clone()).map_err(said)?;
+        let options = MountOptions { requests, shared, private_logs: true, ..Default::default() };
+        let mount = FuseMount::new(service, &dir, &options).map_err(said)?.with_front(front);
+        let socket = self.place.path(&format!("{name}.logs"));
+        let logs = grantor(sessions, &mount.tokens(), &socket)?;
+        self.servers.push(std::thread::spawn(move || serve(mount, &logs)));
         self.dirs.push(dir);
         Ok(())
     }
@@ -173,6 +248,7 @@ impl Stage {
         if let Some(leaser) = self.leaser.take().and_then(Arc::into_inner) {
             self.embed(move |_| leaser.end()).map_err(said)?;
         }
+        self.lends = None;
         let Some(Embedded { calls, thread }) = self.embedded.take() else { return Ok(()) };
         drop(calls);
         let volume = thread.join().map_err(|_| Failed("the embedding program panicked".into()))?;

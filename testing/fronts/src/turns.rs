@@ -3,6 +3,9 @@
 
 #![allow(unsafe_code)] // mappings have no safe way
 
+mod logged;
+
+use crate::logs::remote::Programs;
 use crate::stage::Stage;
 use crate::view::{self, Times, View};
 use memmap2::{MmapMut, MmapOptions};
@@ -10,7 +13,7 @@ use rustix::fs::{AtFlags, FallocateFlags, RenameFlags, SeekFrom, Timespec, Times
 use siftfs::Volume;
 use siftfs_base::{Error, Rng};
 use siftfs_proto::{RenameMode, SetAttr};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -38,6 +41,20 @@ struct Mapped {
     like: MmapMut,
 }
 
+/// Programs with private logs, and what they have open.
+struct Logs {
+    programs: Programs,
+    open: Vec<logged::Logged>,
+    /// Mappings to be read.
+    views: Vec<logged::Viewed>,
+    /// The mtime of each file, by its number, as all were told last.
+    times: BTreeMap<u64, (i64, i64)>,
+    /// Number of the next slot.
+    slots: u64,
+    /// Calls after which everything is compared once, on the average.
+    each: u64,
+}
+
 /// What a call gave.
 type Gave = std::result::Result<Vec<u8>, i32>;
 
@@ -52,8 +69,12 @@ fn done(result: io::Result<()>) -> Gave {
 /// The turns of one history.
 pub struct Turns<'a> {
     rng: Rng,
-    stage: &'a Stage,
+    mounts: Vec<PathBuf>,
     plain: PathBuf,
+    /// The program that embeds the volume, if it is in this process.
+    embedded: Option<&'a Stage>,
+    /// Programs with private logs, if the mounts have them.
+    logs: Option<Logs>,
     open: Vec<Open>,
     maps: Vec<Mapped>,
     dirs: Vec<(String, File, File)>,
@@ -72,24 +93,32 @@ impl<'a> Turns<'a> {
     /// # Errors
     /// When the directories cannot be made.
     pub fn new(stage: &'a Stage, seed: u64) -> io::Result<Self> {
-        let plain = stage.beside("plain");
+        Self::on(stage.dirs.clone(), stage.beside("plain"), seed, Some(stage))
+    }
+
+    fn on(
+        mounts: Vec<PathBuf>,
+        plain: PathBuf,
+        seed: u64,
+        embedded: Option<&'a Stage>,
+    ) -> io::Result<Self> {
         fs::create_dir(&plain)?;
         for dir in ["d0", "d1"] {
-            fs::create_dir(stage.dirs[0].join(dir))?;
+            fs::create_dir(mounts[0].join(dir))?;
             fs::create_dir(plain.join(dir))?;
         }
         let (open, maps, dirs, longer) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
-        let (rng, last) = (Rng::new(seed), String::new());
-        Ok(Self { rng, stage, plain, open, maps, dirs, longer, calls: 0, last })
+        let (rng, logs, calls, last) = (Rng::new(seed), None, 0, String::new());
+        Ok(Self { rng, mounts, plain, embedded, logs, open, maps, dirs, longer, calls, last })
     }
 
     fn name(&mut self) -> String {
         format!("d{}/f{}", self.rng.below(2), self.rng.below(4))
     }
 
-    fn mount(&mut self) -> (usize, &'a Path) {
-        let at = self.rng.below(self.stage.dirs.len() as u64) as usize;
-        (at, &self.stage.dirs[at])
+    fn mount(&mut self) -> (usize, PathBuf) {
+        let at = self.rng.below(self.mounts.len() as u64) as usize;
+        (at, self.mounts[at].clone())
     }
 
     fn bytes(&mut self) -> Vec<u8> {
@@ -133,8 +162,11 @@ impl<'a> Turns<'a> {
     /// # Errors
     /// What differs.
     pub fn step(&mut self) -> Result<(), String> {
+        if self.logs.is_some() {
+            return self.step_beside_logs();
+        }
         match self.rng.below(100) {
-            0..=9 => self.open_one(),
+            0..=9 => self.open_one(75),
             10..=37 => self.use_one(),
             38..=45 => self.map_one(),
             46..=55 => self.list(),
@@ -144,12 +176,13 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn open_one(&mut self) -> Result<(), String> {
+    /// Opens a file, which is to be read with this chance.
+    fn open_one(&mut self, to_be_read: u64) -> Result<(), String> {
         let name = self.name();
         let (at, mount) = self.mount();
         let mut options = File::options();
         let appends = self.rng.chance(35);
-        let reads = self.rng.chance(75);
+        let reads = self.rng.chance(to_be_read);
         options.read(reads).write(!appends).append(appends).create(self.rng.chance(70));
         if !appends && self.rng.chance(10) {
             options.truncate(true);
@@ -175,7 +208,7 @@ impl<'a> Turns<'a> {
 
     fn use_one(&mut self) -> Result<(), String> {
         if self.open.is_empty() {
-            return self.open_one();
+            return self.open_one(75);
         }
         let at = self.rng.below(self.open.len() as u64) as usize;
         let (offset, bytes) = (self.offset(), self.bytes());
@@ -336,7 +369,7 @@ impl<'a> Turns<'a> {
                 _ => gave(fs::metadata(path).map(|m| m.len().to_le_bytes())),
             }
         };
-        let (seen, wanted) = (act(mount), act(&self.plain));
+        let (seen, wanted) = (act(&mount), act(&self.plain));
         let call = [
             "remove", "remove", "remove", "rename", "rename", "rename", "link", "exchange",
             "chmod", "utimes", "stat",
@@ -380,7 +413,8 @@ impl<'a> Turns<'a> {
                 (format!("section {name} {offset} {len}"), written)
             }
         };
-        let seen = self.stage.embed(move |volume| {
+        let Some(stage) = self.embedded else { return Ok(()) };
+        let seen = stage.embed(move |volume| {
             of(match what {
                 0 | 1 => volume.open_file(&path).and_then(|file| file.write_at(offset, &bytes)),
                 2 | 3 => volume.open_file(&path).and_then(|file| file.append(&bytes)),
@@ -404,7 +438,8 @@ impl<'a> Turns<'a> {
         let (name, offset, bytes) = (self.name(), self.offset(), self.bytes());
         let said = format!("l: keep {name} {offset} {}", bytes.len());
         let (path, pieces) = (name.clone(), vec![(offset, bytes.clone())]);
-        let kept = of(self.stage.lease(move |leaser| leaser.keep(&path, pieces)));
+        let Some(stage) = self.embedded else { return Ok(()) };
+        let kept = of(stage.lease(move |leaser| leaser.keep(&path, pieces)));
         // Others use the file just now, or did so again and again.
         if kept == Err(libc::EAGAIN) || kept == Err(libc::EBUSY) {
             return Ok(());
@@ -444,15 +479,16 @@ impl<'a> Turns<'a> {
             Ok(())
         };
         // The first look has leases recalled, so each front end is the first one at times.
-        let mounts = self.stage.dirs.len();
+        let mounts = self.mounts.len();
         for turn in 0..=mounts {
             match (turn + self.calls as usize) % (mounts + 1) {
                 0 => {
-                    let view = self.stage.embed(view::of_volume).map_err(|e| e.to_string())?;
+                    let Some(stage) = self.embedded else { continue };
+                    let view = stage.embed(view::of_volume).map_err(|e| e.to_string())?;
                     check("embedded".into(), view.0, view.1)?;
                 }
                 mount => {
-                    let view = view::of_directory(&self.stage.dirs[mount - 1]);
+                    let view = view::of_directory(&self.mounts[mount - 1]);
                     let (view, times) = view.map_err(|e| e.to_string())?;
                     check(format!("m{}", mount - 1), view, times)?;
                 }

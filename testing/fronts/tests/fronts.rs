@@ -43,6 +43,26 @@ fn programs_at_once_never_wait_for_ever() {
     by_both(&["--programs", "12", "--seconds", &length(8, 300), "--seed", "1"]);
 }
 
+/// On one mount, and on two of one volume.
+#[test]
+fn programs_with_private_logs_take_turns_with_others() {
+    let seconds = length(6, 400);
+    for mounts in ["1", "2"] {
+        let args = ["--logs", "--mounts", mounts, "--each", "6", "--seed", "1"];
+        by_both(&[&args[..], &["--seconds", &seconds]].concat());
+    }
+}
+
+/// Each record of each kind of program is there once and whole.
+#[test]
+fn programs_with_private_logs_append_beside_others() {
+    let seconds = length(4, 200);
+    for mounts in ["1", "2"] {
+        let args = ["--logs", "--mounts", mounts, "--programs", "10", "--patience", "120"];
+        by_both(&[&args[..], &["--seed", "1", "--seconds", &seconds]].concat());
+    }
+}
+
 /// Seen to fail when pages of a mount without a place are not dropped by notification.
 #[test]
 fn a_detached_mount_with_open_files_is_told() {

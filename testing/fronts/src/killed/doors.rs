@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // mappings
 
-use super::wire::Wire;
+use crate::wire::Wire;
 use memmap2::MmapOptions;
 use rustix::io::ReadWriteFlags;
 use std::fs::{self, File};

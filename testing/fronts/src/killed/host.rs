@@ -1,6 +1,6 @@
 //! The process that is killed, as the one that kills it sees it.
 
-use super::wire::Wire;
+use crate::wire::Wire;
 use siftfs_fuse::Requests;
 use siftfs_kills::process::{LOOK, Process, Watch};
 use siftfs_kills::stage::LIMIT;

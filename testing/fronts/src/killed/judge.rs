@@ -3,9 +3,9 @@
 use super::book::{After, Book, PAGED, SEATS, SMALL, log, name_of, names, shape, slot};
 use super::record::{Found, read};
 use super::serve::number_of;
-use super::wire::Wire;
 use super::writer::{LOG, NAMES, path_of_file};
 use crate::view;
+use crate::wire::Wire;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;

@@ -18,7 +18,6 @@ pub mod plan;
 pub mod record;
 mod round;
 pub mod serve;
-mod wire;
 mod writer;
 
 use plan::{ERA, Plan};

@@ -1,10 +1,10 @@
 //! The process that is killed: it has the volume, its mounts, a program that embeds it, and a
 //! session that holds write leases with bytes that nobody else has seen.
 
-use super::wire::Wire;
 use crate::leased::Leaser;
 use crate::stage::{front_at, said};
 use crate::view;
+use crate::wire::Wire;
 use siftfs::{RenameMode, Volume};
 use siftfs_base::{Error, Result as Answer, Rng, mix};
 use siftfs_fuse::Requests;

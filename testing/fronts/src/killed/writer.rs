@@ -7,7 +7,7 @@ use super::book::{
 };
 use super::doors::{Door, Embedded, How, Mount};
 use super::record::{Found, Stamp, read};
-use super::wire::Wire;
+use crate::wire::Wire;
 use rustix::io::Errno;
 use siftfs_base::Rng;
 use siftfs_kills::signals::{Signals, is_gone};
