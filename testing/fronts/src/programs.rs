@@ -91,7 +91,9 @@ impl Program {
         let mount = self.rng.below(self.dirs.len() as u64) as usize;
         let Some(records) = &mut self.records else { return Ok(()) };
         self.doing.begin(format!("append a record on m{}", mount + 1));
-        records.append(&self.dirs[mount], self.rng.chance(2), self.sessions.as_deref());
+        // While many are copied into a log, a recall may come.
+        let count = if self.rng.chance(20) { 1 + self.rng.below(400) } else { 1 };
+        records.append(&self.dirs[mount], (self.rng.chance(2), count), self.sessions.as_deref());
         Ok(())
     }
 

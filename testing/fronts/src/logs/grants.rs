@@ -7,12 +7,11 @@ use siftfs_fuse::Tokens;
 use siftfs_grantor::{Bounds, Grantor, Opens, Peer, Redeemed, Redeems, Token};
 use siftfs_placement::Sessions;
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
-use siftfs_rig::place::Result;
+use siftfs_rig::place::{Failed, Result};
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-
-use crate::stage::said;
 
 /// How much faster terms pass for a volume here: a file that is left alone because its lease was
 /// recalled too often may be leased again after a quarter of a second.
@@ -67,6 +66,10 @@ impl Redeems for Given {
     fn returned(&self, ino: InodeNr, process: u32) {
         self.0.returns(process, ino);
     }
+}
+
+fn said(e: impl Display) -> Failed {
+    Failed(e.to_string())
 }
 
 fn listen(path: &Path) -> Result<OwnedFd> {

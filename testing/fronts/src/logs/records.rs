@@ -34,14 +34,14 @@ impl Records {
         Self { program, number: 0, leased: 0, failed: None }
     }
 
-    /// Appends the next one, below `dir` if the file is to be opened `anew`, by a lease if the
-    /// program has private logs and gets one.
-    pub fn append(&mut self, dir: &Path, anew: bool, sessions: Option<&Sessions>) {
+    /// Appends the next `count` ones at once, below `dir` if the file is to be opened `anew`, by a
+    /// lease if the program has private logs and gets one.
+    pub fn append(&mut self, dir: &Path, (anew, count): (bool, u64), sessions: Option<&Sessions>) {
         if self.failed.is_some() {
             return;
         }
-        match self.try_append(dir, anew, sessions) {
-            Ok(()) => self.number += 1,
+        match self.try_append(dir, (anew, count), sessions) {
+            Ok(()) => self.number += count,
             Err(e) => self.failed = Some(e),
         }
     }
@@ -49,11 +49,12 @@ impl Records {
     fn try_append(
         &mut self,
         dir: &Path,
-        anew: bool,
+        (anew, count): (bool, u64),
         sessions: Option<&Sessions>,
     ) -> io::Result<()> {
         let path = dir.join(NAME);
-        let bytes = record(self.program, self.number);
+        let numbers = self.number..self.number + count;
+        let bytes: Vec<u8> = numbers.flat_map(|number| record(self.program, number)).collect();
         let open = || {
             let mut options = File::options();
             options.append(true).read(anew).open(&path).map(Logged::new)
@@ -63,7 +64,7 @@ impl Records {
         let open = sessions.shared(anew, open)?;
         open.lease(sessions)?;
         let (leased, _) = open.append(&bytes)?;
-        self.leased += u64::from(leased);
+        self.leased += if leased { count } else { 0 };
         if !leased {
             sessions.close_shared();
         }
@@ -82,7 +83,7 @@ impl Records {
     }
 }
 
-/// All records of these programs are in the file, once and whole, wherever it is looked at, and some
+/// All records of these programs are in the file, once and whole, wherever it is looked at; some
 /// were written under leases. Returns how many there are, and how many of those.
 ///
 /// # Errors
