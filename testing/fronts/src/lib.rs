@@ -3,12 +3,13 @@
 //! `stage` is the volume and its front ends. `turns` has them take turns: what one has done, every
 //! other one sees, as on one plain file system. `programs` has many programs work at once, to find
 //! out whether any call waits for ever; what they leave behind all front ends see alike. `appends`
-//! has many programs append to one file. `logs` has programs with private logs. `killed` has a
-//! process with all of them, which is killed.
+//! has many programs append to one file, and `creates` open one new name. `logs` has programs with
+//! private logs. `killed` has a process with all of them, which is killed.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod appends;
+pub mod creates;
 pub mod killed;
 pub mod leased;
 pub mod logs;

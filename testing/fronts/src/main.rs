@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use siftfs_fronts::appends::together;
+use siftfs_fronts::creates::creates;
 use siftfs_fronts::killed::kills;
 use siftfs_fronts::killed::serve::serve;
 use siftfs_fronts::logs::program::{Sessions, await_child, fork_leased, work_for};
@@ -45,6 +46,9 @@ struct Args {
     /// This many programs on each mount append to one file, instead
     #[arg(long)]
     appenders: Option<u64>,
+    /// All mounts open this many names at once, with O_CREAT, instead
+    #[arg(long)]
+    creates: Option<u64>,
     /// A mount goes while files of it are open, instead
     #[arg(long)]
     detached: bool,
@@ -283,6 +287,13 @@ fn detached(args: &Args, requests: Requests) -> Result<()> {
     stage.end()
 }
 
+fn creating(args: &Args, names: u64, requests: Requests) -> Result<()> {
+    let stage = Stage::new(args.mounts, requests)?;
+    creates(&stage, names)?;
+    stage.agree().map_err(Failed)?;
+    stage.end()
+}
+
 fn appending(args: &Args, requests: Requests) -> Result<()> {
     let stage = Stage::new(args.mounts, requests)?;
     let records = together(&stage, args.appenders.unwrap_or(1), args.calls)?;
@@ -371,6 +382,7 @@ fn main() -> ExitCode {
     let result = match args.programs {
         None if args.kills.is_some() => killing(&args, args.kills.unwrap_or(1), requests),
         None if args.recall_times.is_some() => recall_times(&args, requests),
+        None if args.creates.is_some() => creating(&args, args.creates.unwrap_or(0), requests),
         None if args.detached => detached(&args, requests),
         None if args.leases => recalling(&args, requests),
         None if args.appenders.is_some() => appending(&args, requests),

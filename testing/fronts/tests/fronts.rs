@@ -74,6 +74,12 @@ fn appends_at_once_are_all_there() {
     by_both(&["--appenders", "3", "--calls", "300"]);
 }
 
+/// Seen to fail, with EEXIST, when the kernel is told that the name is there.
+#[test]
+fn opens_that_make_a_file_meet() {
+    by_both(&["--creates", "1000"]);
+}
+
 #[test]
 fn each_recall_brings_what_the_holder_kept() {
     campaign(&["--recall-times", "200", "--mounts", "1"]);

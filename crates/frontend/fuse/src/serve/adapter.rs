@@ -470,7 +470,7 @@ impl Adapter {
             }
             O::Create { name, mode, umask, flags } => {
                 let (name, perm) = (name.to_vec(), perm_of_mode(mode));
-                self.created(&masked(cred, umask), Request::Create { parent, name, perm }, flags)
+                self.made(&masked(cred, umask), Request::Create { parent, name, perm }, flags)
             }
             O::TmpFile { mode, umask, flags } => {
                 let exclusive = flags & libc::O_EXCL.cast_unsigned() != 0;
@@ -509,6 +509,16 @@ impl Adapter {
             true if shared && appends(flags) => Flush::Direct,
             true => Flush::Sent,
             false => Flush::Left,
+        }
+    }
+
+    /// A new file. One that another front end has made meanwhile is not a program's business that
+    /// did not ask for a new one: the kernel is to look the name up once more, and opens it.
+    fn made(&self, cred: &Credentials, request: Request, flags: u32) -> Result<Answer> {
+        let exclusive = flags & libc::O_EXCL.cast_unsigned() != 0;
+        match self.created(cred, request, flags) {
+            Err(e) if !exclusive && e.errno() == libc::EEXIST => Err(errno(libc::ESTALE)),
+            created => created,
         }
     }
 
