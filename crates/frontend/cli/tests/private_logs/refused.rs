@@ -18,9 +18,12 @@ fn a_mount_offers_them_if_it_is_said() {
     s.umount();
     let outside = open(&s.path("outside"));
     assert_eq!(errno(Session::enter(&outside)), Some(libc::ENOTTY));
-    let more = [("write_cache=writeback", "write_cache"), ("operations=off", "operations")];
-    for (option, named) in more {
-        let both = format!("private_logs=on,{option}");
+    let more = [
+        ("write_cache=writeback", "write_cache"),
+        ("write_cache=writethrough,operations=off", "operations"),
+    ];
+    for (options, named) in more {
+        let both = format!("private_logs=on,{options}");
         siftfs(&["mount", s.volume(), s.dir(), "-o", &both]).fails(2, &["private_logs", named]);
     }
 }

@@ -347,8 +347,8 @@ impl Server {
         self.sections.refresh(&attr, Size::Asked, None).map(drop)
     }
 
-    /// Size and times, which are the kernel's own; or the ctime alone, if the daemon changed none of
-    /// the others: the kernel may have younger ones.
+    /// Size and times, which are the kernel's own; or the ctime alone, if the daemon changed none
+    /// of the others: the kernel may have younger ones.
     fn tell_times(&self, untold: Untold, all: bool) -> Result<()> {
         let ino = untold.ino;
         let telling = untold.tell();
