@@ -81,6 +81,10 @@ impl Adapter {
         let server = &self.server;
         let token = match (&op, inode(node)) {
             (Operation::Write { .. }, Ok(ino)) => server.shares.writes(ino, token),
+            // The kernel writes no page of a file whose size is being set.
+            (Operation::SetAttr { set }, Ok(ino)) if set.size.is_some() => {
+                server.shares.writes(ino, token)
+            }
             _ => token,
         };
         let told_of = server.shares.tells(node, &op);
