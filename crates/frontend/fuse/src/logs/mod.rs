@@ -1,8 +1,8 @@
 //! The way into private logs (`docs/design/private-logs.md`): what a program gets for a file that
 //! it has open through the mount, and what of a file is its own.
 //!
-//! `tokens` is what it gets, and who has redeemed it. `programs` says which program holds the lease
-//! of which file.
+//! `tokens` has what a program gets, and what a process has shown. `programs` says which process
+//! holds the lease of which file.
 
 mod programs;
 pub(crate) mod tokens;

@@ -154,7 +154,7 @@ impl Tokens {
         if drawn.map_err(|e| errno(e.raw_os_error()))? != TOKEN_BYTES {
             return Err(errno(libc::EAGAIN));
         }
-        // A file that was opened by a thread that is gone belongs to who has it open now.
+        // The opening thread may be gone: then the file is the process's that asks for the token.
         let openers = self.open_files.openers(ino);
         let opener = openers.into_iter().find(|opener| opener.handle == handle);
         let Opener { cred: credentials, at, .. } = opener.ok_or(errno(libc::EBADF))?;
