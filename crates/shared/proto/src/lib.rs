@@ -76,6 +76,11 @@ pub trait Holder: Send + Sync {
         let _ = lease;
         None
     }
+
+    /// Something was done that a later fsync(2) must not overtake; the count of such things.
+    fn ordered(&self, order: u64) {
+        let _ = order;
+    }
 }
 
 /// Where a submitted request's answer goes.
