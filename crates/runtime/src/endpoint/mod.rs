@@ -143,7 +143,10 @@ impl Endpoint {
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<Self>> {
         let endpoint = Self::begin(runtime, opening, true)?;
-        runtime.lock().leases.hold(endpoint.session.id, holder, true);
+        let mut st = runtime.lock();
+        st.sharing.order.begin(endpoint.session.id, holder.clone());
+        st.leases.hold(endpoint.session.id, holder, true);
+        drop(st);
         Ok(endpoint)
     }
 

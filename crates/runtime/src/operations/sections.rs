@@ -236,6 +236,7 @@ impl State {
         Ready { files, longest }: &Ready,
     ) -> Step<(Staged, Pause)> {
         let time = self.metadata.log.now();
+        self.metadata.log.changes.ordered();
         for id in commit.sections {
             let section = self.sections.end(commit.session, *id)?;
             if !section.written().is_empty() {
