@@ -34,7 +34,6 @@ impl Opens for Opener {
         let (identity, limits) = (Identity::Kernel, Limits::default());
         let opening = Opening { identity, administrator: false, limits };
         let service = self.sessions.lender(opening, holder.clone())?;
-        holder.ordered(1);
         let (said, kept, early) = (self.said, self.kept.clone(), self.early.then_some(holder));
         Ok(Arc::new(Counted { service, said, kept, early }))
     }

@@ -77,7 +77,8 @@ fn an_older_log_undoes_nothing_that_the_daemon_made_durable() {
     let world = world();
     let user = world.user();
     let f = user.make("f", b"");
-    user.make("a", b"");
+    let a = user.make("a", b"");
+    user.ask(Request::Fsync { file: a.into(), datasync: false }).expect("fsync");
     let mut program = start(&world, f);
     assert_eq!(program.tell("append old"), "0");
     assert_eq!(program.tell("sync"), "durable");
