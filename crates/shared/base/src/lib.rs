@@ -4,6 +4,7 @@
 
 mod block;
 pub mod bounded;
+mod checksum;
 mod crc;
 mod error;
 mod num;
@@ -12,6 +13,7 @@ mod rng;
 mod time;
 
 pub use block::{LentBlock, SharedBlock};
+pub use checksum::checksum;
 pub use crc::{crc32c, crc32c_append};
 pub use error::{Error, Result, corrupt, errno};
 pub use num::*;

@@ -12,6 +12,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
+mod batch;
 mod layout;
 mod memory;
 mod message;
@@ -21,6 +22,10 @@ mod record;
 mod words;
 mod writer;
 
+pub use batch::{
+    BATCH_DATA, BATCH_UNIT, Batch, Batches, EachLogged, LOG_BYTES, LogShape, Logged, ReadLog,
+    Scanned, scan,
+};
 pub use layout::{FULL, MOST_BYTES, SLOTS, Shape};
 pub use memory::{Created, ForkMark, Memory, View, create, open};
 pub use message::{Answer, Ask, HEADER, MOST_DATA, TOKEN, Token, VERSION};
