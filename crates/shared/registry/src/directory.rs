@@ -1,14 +1,15 @@
 //! The registry of a mounted volume.
 
+use crate::MOST_LOGS;
 use crate::folder::{Folder, RegistryFile, log_name};
 use crate::head::Head;
 use crate::log::{LogRow, fill};
 use crate::process::Process;
 use crate::row::{LogEntry, Place};
 use crate::turns::Turns;
-use crate::{LOG_BYTES, MOST_LOGS};
 use rustix::fs::OFlags;
 use siftfs_base::{Error, Result, errno};
+use siftfs_lease::LOG_BYTES;
 use siftfs_log::RegistryName;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -42,8 +42,6 @@ pub use row::{MOST_LEASES, RegisteredLease};
 
 /// Most logs of a registry at a time.
 pub const MOST_LOGS: u32 = 1024;
-/// Bytes of a log.
-pub const LOG_BYTES: u64 = 8 << 20;
 
 /// Bytes of a registry's blocks: of its head, and of each of the two slots of a row.
 const SLOT: usize = 4096;

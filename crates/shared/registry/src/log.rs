@@ -1,11 +1,11 @@
 //! A program's log while the volume is mounted.
 
-use crate::LOG_BYTES;
 use crate::directory::Shared;
 use crate::folder::{about, log_name};
 use crate::row::{LogEntry, MOST_LEASES, RegisteredLease};
 use crate::turns::Turns;
 use siftfs_base::Result;
+use siftfs_lease::LOG_BYTES;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;

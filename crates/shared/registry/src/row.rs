@@ -2,7 +2,7 @@
 
 use crate::process::Process;
 use crate::{SLOT, Slot, VERSION, is_whole, seal};
-use siftfs_base::{Error, Result, corrupt};
+use siftfs_base::{Error, InodeNr, Result, corrupt};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -21,7 +21,8 @@ struct RawLease {
     slot: U32,
     generation: U32,
     number: U64,
-    ino: U64,
+    ino: U32,
+    reserved: U32,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -56,7 +57,7 @@ pub struct RegisteredLease {
     /// Its number, which no other lease of the session ever has.
     pub number: u64,
     /// The file's inode.
-    pub ino: u64,
+    pub ino: InodeNr,
     /// The inode's generation.
     pub generation: u32,
 }

@@ -5,8 +5,12 @@ use std::fmt::Write as _;
 pub(crate) const PLACE: Place = Place { registry: *b"registry-uuid-01", row: 3 };
 
 pub(crate) fn entry(leases: u64) -> LogEntry {
-    let lease =
-        |n: u64| RegisteredLease { slot: n as u32 % 7, number: n, ino: 100 + n, generation: 9 };
+    let lease = |n: u64| RegisteredLease {
+        slot: n as u32 % 7,
+        number: n,
+        ino: 100 + n as u32,
+        generation: 9,
+    };
     LogEntry {
         number: 17,
         key: 0x0102_0304_0506_0708,
