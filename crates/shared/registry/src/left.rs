@@ -60,9 +60,9 @@ impl Left {
         &self.logs
     }
 
-    /// May a program still run that has one of the logs?
+    /// May a program still run that acknowledges by one of the logs?
     pub fn may_be_written(&self) -> bool {
-        self.logs.iter().any(|log| log.entry.process.may_run())
+        self.logs.iter().any(|log| log.counts() && log.entry.process.may_run())
     }
 
     /// Removes the registry and its logs, once no host record names it.
