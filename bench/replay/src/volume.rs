@@ -92,6 +92,7 @@ impl Volume {
             lane_ends: vec![OPEN_END],
             lane_heads: vec![0],
             superblock: Box::new([0; 1024]),
+            registry: None,
         };
         let record = ServiceRecord {
             seq: 1,

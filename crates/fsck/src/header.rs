@@ -4,8 +4,8 @@ use crate::superblock::Super;
 use crate::{Check, Volume};
 use siftfs_base::BLOCK_SIZE;
 use siftfs_log::{
-    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, SERVICE_SLOTS, ServiceRecord,
-    StaticHeader, if_valid,
+    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, REGISTRY_VERSION,
+    SERVICE_SLOTS, ServiceRecord, StaticHeader, if_valid,
 };
 
 type Block = [u8; BLOCK_SIZE];
@@ -81,16 +81,21 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Stati
     Some(header)
 }
 
-/// Bytes that the format keeps for later, in the static part and in the records: from, to.
-const STATIC_RESERVED: [(usize, usize); 3] = [(28, 32), (112, 256), (1280, 4092)];
-const HOST_RESERVED: [(usize, usize); 2] = [(344, 1024), (2048, 4092)];
-const SERVICE_RESERVED: [(usize, usize); 1] = [(192, 4092)];
+/// Bytes that the format keeps for later: from, to, and the version since which they mean something.
+type Reserved = (usize, usize, u32);
+const LATER: u32 = u32::MAX;
+const STATIC_RESERVED: [Reserved; 3] = [(28, 32, LATER), (112, 256, LATER), (1280, 4092, LATER)];
+const HOST_RESERVED: [Reserved; 3] =
+    [(344, 1024, LATER), (2048, 3068, REGISTRY_VERSION), (3068, 4092, LATER)];
+const SERVICE_RESERVED: [Reserved; 1] = [(192, 4092, LATER)];
 
 /// Reserved bytes that are not zero under a valid checksum were most likely written by a newer
 /// version, whose feature flags say whether they must be understood.
-fn check_reserved(c: &mut Check<'_>, offset: u64, what: &str, reserved: &[(usize, usize)]) {
+fn check_reserved(c: &mut Check<'_>, offset: u64, what: &str, reserved: &[Reserved]) {
     let Some(bytes) = c.read(offset, BLOCK_SIZE, what) else { return };
-    let mut parts = reserved.iter().filter_map(|(start, end)| bytes.get(*start..*end));
+    let version = bytes.get(8..12).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
+    let kept = reserved.iter().filter(|(.., since)| version < *since);
+    let mut parts = kept.filter_map(|(start, end, _)| bytes.get(*start..*end));
     if parts.any(|part| part.iter().any(|b| *b != 0)) {
         let text =
             format!("{what} at byte {offset}: bytes that this version does not use are not zero");
@@ -146,7 +151,7 @@ fn check_link(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
 struct Kind {
     name: &'static str,
     slots: [u64; 2],
-    reserved: &'static [(usize, usize)],
+    reserved: &'static [Reserved],
 }
 
 /// Newest record of two slots in two copies, and whether there is an older one, in the other slot.
@@ -233,10 +238,23 @@ fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
         c.error("record.epoch", "records of an epoch that the host record does not know yet");
     }
     check_clean(c, v);
+    check_registry(c, v);
     if v.service.ops_cut > v.service.staged_cut {
         c.error("record.cut", "the service record's cuts contradict each other");
     }
     true
+}
+
+/// Programs' logs that the volume waits for. They are files of the host's, which are not looked at
+/// here: only recovery can judge them.
+fn check_registry(c: &mut Check<'_>, v: &Volume) {
+    let Some(name) = &v.host.registry else { return };
+    let (uuid, dir) = (siftfs_log::show_uuid(name.uuid()), name.dir().display());
+    let text = format!(
+        "logs of programs in {dir} (registry {uuid}) may hold what is not in the volume: it is not \
+         clean before a recovery has taken them in"
+    );
+    c.info("registry.named", text);
 }
 
 /// What the next mount of a clean volume builds on: where it appends, and from which number on it

@@ -119,3 +119,49 @@ fn regions_that_overlap() {
     let codes = f.codes();
     assert!(codes.contains(&"header.content"), "{codes:?}");
 }
+
+fn naming(state: HostState) -> Fixture {
+    let mut f = Fixture::empty(state);
+    f.host.registry = RegistryName::new([7; 16], std::path::Path::new("/var/logs")).ok();
+    f.headers();
+    f
+}
+
+/// R36: a volume that waits for logs of programs is in use, and whoever looks is told where they
+/// are.
+#[test]
+fn r36_a_registry_that_is_named() {
+    for state in [HostState::Mounted, HostState::Recovering] {
+        let f = naming(state);
+        let found = check(&f.dev);
+        let found: Vec<_> = found.iter().map(|f| (f.code, f.severity)).collect();
+        assert_eq!(found, [("registry.named", Severity::Info)]);
+        let seen = crate::inspect(&f.dev as &dyn Device);
+        assert!(seen.recovery.needed && seen.recovery.stops.is_none());
+        let registry = seen.host.unwrap().registry.unwrap();
+        assert_eq!((registry.uuid, registry.dir), (show_uuid(&[7; 16]), "/var/logs".into()));
+    }
+    // It was named after the marker was set: without that, somebody else was here.
+    let f = naming(HostState::Mounted);
+    f.put(1024, &superblock(false, 64));
+    let codes = f.codes();
+    assert!(codes.contains(&"marker.missing"), "{codes:?}");
+}
+
+/// R36: clean and a registry contradict each other, in either copy.
+#[test]
+fn r36_a_clean_record_that_names_a_registry() {
+    let f = naming(HostState::Mounted);
+    for base in f.header.header_offsets {
+        let at = base + HOST_SLOTS[0];
+        let mut bytes = [0; BLOCK_SIZE];
+        f.dev.read(at, &mut bytes).unwrap();
+        bytes[12] = 1;
+        let sum = block_sum(&bytes[..4092]);
+        bytes[4092..].copy_from_slice(&sum.to_le_bytes());
+        f.put(at, &bytes);
+    }
+    let found = check(&f.dev);
+    let bad = |f: &&Finding| f.code == "header.content" && f.severity == Severity::Error;
+    assert_eq!(found.iter().filter(bad).count(), 2, "{found:?}");
+}

@@ -88,6 +88,17 @@ pub struct HostView {
     pub lsn_floor: u64,
     /// Lane ends that a recovery recorded; `None` is open.
     pub lane_ends: Vec<Option<u64>>,
+    /// The registry of private logs, whose logs a recovery takes in last.
+    pub registry: Option<RegistryView>,
+}
+
+/// A registry of private logs that the host record names.
+#[derive(Clone, Debug, Serialize)]
+pub struct RegistryView {
+    /// Its UUID.
+    pub uuid: String,
+    /// The directory that it and its logs lie in.
+    pub dir: String,
 }
 
 /// The newest service record.
@@ -424,6 +435,10 @@ fn host_view(h: &HostRecord) -> HostView {
         journal_epoch: h.journal_key.epoch.0,
         lsn_floor: h.lsn_floor.0,
         lane_ends: h.lane_ends.iter().map(|e| Some(*e).filter(|e| *e != OPEN_END)).collect(),
+        registry: h.registry.as_ref().map(|name| RegistryView {
+            uuid: show_uuid(name.uuid()),
+            dir: name.dir().to_string_lossy().into_owned(),
+        }),
     }
 }
 

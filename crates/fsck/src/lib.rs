@@ -15,7 +15,7 @@ mod superblock;
 
 pub use inspect::{
     DigestView, HostView, Inspection, JournalView, LaneView, Marker, RecordAreaView, RecordView,
-    Recovery, ServiceView, SlotView, TransactionView, inspect,
+    Recovery, RegistryView, ServiceView, SlotView, TransactionView, inspect,
 };
 
 use siftfs_base::Error;

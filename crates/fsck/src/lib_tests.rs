@@ -87,6 +87,7 @@ impl Fixture {
             lane_ends: vec![OPEN_END],
             lane_heads: vec![RING - 8192],
             superblock: Box::new(superblock(true, 64)),
+            registry: None,
         };
         let service = ServiceRecord {
             seq: 5,

@@ -32,7 +32,10 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
         return c.error("area.foreign", text);
     }
     check_size(c, lane, &area, size);
-    if in_use && area.epoch != v.host.lane_key.epoch {
+    // A recovery that goes on to the logs of programs gives the area its next epoch first.
+    let recovering = v.host.state == HostState::Recovering && v.host.registry.is_some();
+    let ahead = recovering && area.epoch > v.host.lane_key.epoch;
+    if in_use && area.epoch != v.host.lane_key.epoch && !ahead {
         let (found, wanted) = (area.epoch.0, v.host.lane_key.epoch.0);
         let text = format!("the record area is of mount {found}, the log of mount {wanted}");
         c.error("area.epoch", text);

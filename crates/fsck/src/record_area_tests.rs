@@ -80,6 +80,28 @@ fn r16_an_older_copy_of_a_record_area() {
     }
 }
 
+/// R16: a recovery that goes on to the logs of programs gives the area its next epoch first. That
+/// says nothing for an older copy, nor for a mount.
+#[test]
+fn r16_a_record_area_of_the_epoch_to_come() {
+    let next = Epoch(KEY.epoch.0 + 1);
+    let before = Epoch(KEY.epoch.0 - 1);
+    for (state, named, epoch, bad) in [
+        (HostState::Recovering, true, next, false),
+        (HostState::Recovering, false, next, true),
+        (HostState::Recovering, true, before, true),
+        (HostState::Mounted, true, next, true),
+    ] {
+        let (mut f, area) = volume(state);
+        let name = RegistryName::new([7; 16], std::path::Path::new("/var/logs")).unwrap();
+        f.host.registry = named.then_some(name);
+        f.headers();
+        change(&f, &area, |h| h.epoch = epoch);
+        let seen = found(&f, Some(&area)).contains(&("area.epoch", Severity::Error));
+        assert_eq!(seen, bad, "{state:?}, {named}, {epoch:?}");
+    }
+}
+
 #[test]
 fn a_record_area_of_another_size() {
     let (f, area) = volume(HostState::Mounted);

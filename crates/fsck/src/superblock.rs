@@ -211,7 +211,9 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
     let untouched = siftfs_base::crc32c(&primary.bytes[..1020]) == v.host.area_crc;
     let held = held || dirty && has_traces(c, v, v.host.key.epoch.0);
-    let begun = held || v.host.state != HostState::Mounted || !untouched;
+    // A registry is named after the marker was set.
+    let begun =
+        held || v.host.state != HostState::Mounted || v.host.registry.is_some() || !untouched;
     match (dirty, primary.marker()) {
         (true, false) if !begun => c.warn(
             "marker.pending",

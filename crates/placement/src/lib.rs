@@ -11,11 +11,12 @@ pub use device::replay::Replay;
 pub use device::server::{OpenMedia, Server, ServerOptions};
 pub use link::connect::{Connector, Dial};
 pub use mount::local::{LocalVolume, Sessions};
+pub use mount::private_logs::PrivateLogs;
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
 pub use options::{
-    MkfsOptions, MkfsReport, OpenOptions, Progress, RecordAreaReport, RecoverReport, ServicePlace,
-    Shortage, Threads,
+    LogsReport, LostLog, MkfsOptions, MkfsReport, OpenOptions, Progress, RecordAreaReport,
+    RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
 pub use siftfs_log::JournalData;

@@ -216,6 +216,34 @@ pub struct RecoverReport {
     pub staging_read_bytes: u64,
     /// Bytes read from the journal.
     pub journal_read_bytes: u64,
+    /// What was in logs of programs.
+    pub private_logs: LogsReport,
+}
+
+/// What recovery found in logs of programs, which had been made durable there alone.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct LogsReport {
+    /// Logs read.
+    pub logs: u64,
+    /// Batches in them, one for each fsync.
+    pub batches: u64,
+    /// Records written to their files.
+    pub records: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Records of leases that had ended.
+    pub passed_over: u64,
+    /// Logs that ended before what had been written to them.
+    pub lost: Vec<LostLog>,
+}
+
+/// A log that ended before what had been written to it: what is behind is lost.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LostLog {
+    /// Its number.
+    pub log: u64,
+    /// Why it ended.
+    pub why: String,
 }
 
 /// Progress of long work: what, done, total (in the same unit).

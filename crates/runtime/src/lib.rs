@@ -32,7 +32,7 @@ pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
 pub use config::{Compact, Config};
 pub use endpoint::Endpoint;
-pub use recover::FoundRecord;
+pub use recover::{FoundRecord, LoggedWrite};
 pub use runtime::{Parts, Runtime, ServiceLink};
 pub use session::recall::end_leases;
 pub use staging::proof::{Committed, Durable, Settled};

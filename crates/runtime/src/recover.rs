@@ -1,7 +1,9 @@
 //! Recovery's half of the one apply path: staged transactions become operations of the code that
 //! live requests run (rules R1, R2, R18).
 
+use crate::data::file::Input;
 use crate::runtime::Runtime;
+use crate::session::Doing;
 use crate::state::Log;
 use crate::state::Tree;
 use crate::state::log::lane::RecordRef;
@@ -10,7 +12,7 @@ use crate::state::log::running::Push;
 use crate::state::step::Step;
 use crate::state::tree::overlay::Source;
 use crate::state::{Recovery, State};
-use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
+use siftfs_base::{Error, InodeNr, Lsn, Result, Timestamp, corrupt, errno};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, LaneMedium, NameOp, NameOpKind, RecordHead};
 use siftfs_proto::{Allocate, RenameMode};
@@ -31,6 +33,20 @@ pub struct FoundRecord {
     pub medium: LaneMedium,
     /// The record's items.
     pub items: Vec<Item>,
+}
+
+/// Bytes that a program wrote to a file under a lease and made durable in a log of its own.
+pub struct LoggedWrite<'a> {
+    /// The file.
+    pub ino: InodeNr,
+    /// Its inode's generation.
+    pub generation: u32,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// When the program wrote them.
+    pub time: Timestamp,
+    /// The bytes.
+    pub data: &'a [u8],
 }
 
 impl From<RecordHead> for FoundRecord {
@@ -81,6 +97,28 @@ impl Runtime {
         st.metadata.log.recovering().applied(lsn, lane, end);
         st.metadata.log.staging.draw_above(lsn);
         Ok(newer)
+    }
+
+    /// Writes what a program's log holds as a holder of the file's write lease writes it, in an
+    /// ordinary epoch: durable with whatever makes the file durable next. The file's mtime is then
+    /// the time of the write, but not before the file was changed last, and not after now (rule
+    /// R54).
+    ///
+    /// # Errors
+    /// `ESTALE` if the inode is another file by now, or none; those of a write.
+    pub fn write_logged(&self, write: &LoggedWrite<'_>) -> Result<()> {
+        let LoggedWrite { ino, offset, data, .. } = *write;
+        self.mutate(&Doing::background(), |st| {
+            let tree = &mut st.metadata.tree;
+            tree.load_regular(ino)?;
+            if tree.node(ino).inode.generation != write.generation || tree.node(ino).is_dead() {
+                return Err(errno(libc::ESTALE).into());
+            }
+            tree.may_write(ino, offset)?;
+            let changed = tree.attr(ino)?.mtime;
+            let time = write.time.min(st.metadata.log.now()).max(changed);
+            st.write(ino, offset, Input::Bytes(data), true, time)
+        })
     }
 
     /// Ends recovery once everything is applied: journals and checkpoints the rest, removes the

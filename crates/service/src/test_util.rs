@@ -64,6 +64,7 @@ pub fn format_as(dev: &dyn Device, form: JournalData) {
         lane_ends: vec![OPEN_END; 2],
         lane_heads: vec![0; 2],
         superblock: Box::new([0; 1024]),
+        registry: None,
     };
     let service = ServiceRecord {
         seq: 1,

@@ -9,7 +9,7 @@ use std::fs;
 const LAYERS: [&[&str]; 8] = [
     &["shared/base", "shared/status", "service/intervals"],
     &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease"],
-    &["shared/wire", "shared/volume", "fsck"],
+    &["shared/wire", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
     &["runtime", "service"],
     &["placement"],

@@ -3,6 +3,7 @@
 use crate::link::connect;
 use crate::mount::clock::FileClock;
 use crate::mount::open::{Pair, Volume, close_pair};
+use crate::mount::private_logs::PrivateLogs;
 use crate::mount::read_only;
 use crate::mount::remount::{Remounter, Unmarked};
 use crate::options::{OpenOptions, Progress, Threads};
@@ -38,6 +39,7 @@ pub struct LocalVolume {
     endpoint: Arc<dyn FileService>,
     background: Option<Background>,
     remounter: Arc<Remounter>,
+    private_logs: Arc<PrivateLogs>,
 }
 
 /// Opens sessions of a volume.
@@ -151,11 +153,13 @@ impl LocalVolume {
             Threads::None => None,
         };
         let (media, opts) = (volume.media.clone(), opts.clone());
+        let uuid = volume.view.header.volume;
         let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
         let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
+        let private_logs = Arc::new(PrivateLogs::new(&pair, uuid, remounter.clone()));
         let places = Places::default();
         let endpoint = Endpoint::open(&pair.runtime, Opening::kernel())?;
-        Ok(Self { media, places, clock, opts, pair, endpoint, background, remounter })
+        Ok(Self { media, places, clock, opts, pair, endpoint, background, remounter, private_logs })
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.
@@ -228,6 +232,12 @@ impl LocalVolume {
         self.remounter.clone()
     }
 
+    /// The volume's registry of private logs, from any thread, until it is closed. Its sessions have
+    /// to be over by then: what they had is durable in the volume, and the registry goes.
+    pub fn private_logs(&self) -> Arc<PrivateLogs> {
+        self.private_logs.clone()
+    }
+
     /// Tells, at any time, about how many bytes are still to be brought into the area.
     pub fn backlog(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let runtime = self.pair.runtime.clone();
@@ -289,11 +299,11 @@ impl LocalVolume {
         // The header says clean; clearing the marker is what recovery would do now.
         let mut volume = Volume::read(self.media, true)?;
         volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
-        if volume.is_clean() {
-            Ok(())
-        } else {
-            Err(Error::Latched("the volume is not clean".into()))
+        if !volume.is_clean() {
+            return Err(Error::Latched("the volume is not clean".into()));
         }
+        self.private_logs.remove();
+        Ok(())
     }
 
     /// Stops without writing anything more, as a crash would (tests).

@@ -2,7 +2,9 @@
 
 pub mod clock;
 pub mod local;
+pub mod logs;
 pub mod open;
+pub mod private_logs;
 pub mod read_only;
 pub mod recover;
 pub mod remount;

@@ -88,20 +88,28 @@ impl Volume {
             report.clean = true;
             return Ok(report);
         }
+        let mut left = None;
         match self.mend_superblock()? {
             Found::Empty => {}
             Found::NeverMounted => self.cancel_mount()?,
-            Found::InUse => self.replay(clock, opts, progress, &mut report)?,
+            Found::InUse => {
+                self.replay(clock, opts, progress, &mut report)?;
+                left = self.take_in_logs(clock, opts, progress, &mut report.private_logs)?;
+            }
         }
         // The header says clean; what is left of the marker goes, backups first.
         let storage = self.storage()?;
         self.view = self.media.read()?;
         marker::clear(&storage.take_superblocks()?, &self.view.host.superblock)?;
         self.view = self.media.read()?;
+        if let Some(left) = left {
+            left.remove();
+        }
         Ok(report)
     }
 
-    /// Rule R18: committed transactions, then the remaining staged ones, then orphans.
+    /// Rule R18: committed transactions, then the remaining staged ones, then orphans. The log is
+    /// empty afterwards, and the header says clean, or, with a registry, that the next epoch began.
     fn replay(
         &mut self,
         clock: &Arc<dyn Clock>,
@@ -151,7 +159,10 @@ impl Volume {
         }
         report.orphans = pair.runtime.finish_recovery(floor)?;
         pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
-        close_pair(pair, clock.now())
+        match old.registry {
+            Some(_) => self.begin_next(pair),
+            None => close_pair(pair, clock.now()),
+        }
     }
 
     /// The lanes' valid records in LSN order, and where each lane ends: recorded by an earlier
@@ -197,7 +208,7 @@ impl Volume {
         Ok((ends.iter().map(|e| e.pos).collect(), found))
     }
 
-    fn service(
+    pub(crate) fn service(
         &self,
         storage: &Storage,
         clock: &Arc<dyn Clock>,
@@ -222,7 +233,7 @@ impl Volume {
     }
 
     #[allow(clippy::too_many_arguments)] // what a pair is made of, each part from another step
-    fn pair(
+    pub(crate) fn pair(
         &self,
         storage: &Storage,
         behind: Behind<'_>,
@@ -356,7 +367,7 @@ impl Volume {
 }
 
 /// Where the Service of a pair is.
-enum Behind<'a> {
+pub(crate) enum Behind<'a> {
     /// The Service is in this process.
     Here(Box<Service>, Threads),
     /// The Service is in another process.
@@ -426,7 +437,7 @@ fn discard_of(opts: &OpenOptions, storage: Option<Discards>) -> DiscardConfig {
     DiscardConfig { unit, online: opts.discard.unwrap_or(usual) }
 }
 
-fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
+pub(crate) fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
     Config {
         commit_age: Duration::from_millis(opts.commit_ms),
         page_cache: opts.page_cache,
@@ -446,17 +457,28 @@ fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
     }
 }
 
-/// Everything final, the log durably empty: the header says clean. The marker goes after that.
-pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
+/// Everything final, the log durably empty: where its lanes go on, and from which number.
+pub(crate) fn settle_pair(pair: &Pair) -> Result<(Vec<u64>, Lsn)> {
     pair.runtime.settle()?;
-    let (heads, lsn) = pair.runtime.log_position();
+    let position = pair.runtime.log_position();
     // Nothing is left to write that a Service without room for it could wait for.
     pair.runtime.wait_for_no_room();
     pair.driver.stop()?;
     pair.runtime.check()?;
+    Ok(position)
+}
+
+/// Everything final, the log durably empty: the header says clean. The marker goes after that.
+pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
+    let (heads, lsn) = settle_pair(&pair)?;
     let plain = marker::final_super(&pair.area, now)?;
     let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);
-    let old = host.newest().clone();
+    let old = HostRecord { registry: None, ..host.newest().clone() };
+    if host.newest().registry.is_some() {
+        // A record of its own, so that neither slot of a clean volume has one that only a build
+        // that knows registries takes.
+        host.write(Origin::Admin, &old)?;
+    }
     host.write(
         Origin::Admin,
         &HostRecord {

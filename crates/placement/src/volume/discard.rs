@@ -8,6 +8,7 @@ use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockWriter};
 use siftfs_ext4::{set_marker, set_own_bytes};
 use siftfs_log::{EpochKey, HostRecord, HostState, OPEN_END};
+use siftfs_registry::Left;
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HostSlots, Media, erase_headers, erase_record_area, read_media,
 };
@@ -78,6 +79,7 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
     let key = EpochKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
     let lanes = volume.view().service.lane_tails.clone();
     let plain = plain_super(&area, clock)?;
+    let given_up = old.registry.clone();
     let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, volume.view());
     host.write(
         Origin::Admin,
@@ -91,10 +93,15 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
             lsn_floor: Lsn(old.lsn_floor.0 + LSN_GAP),
             area_crc: AreaSuper::parse(&plain).map_or(0, |s| s.crc),
             superblock: Box::new(plain),
+            registry: None,
             ..old
         },
     )?;
-    clear(&area, &plain)
+    clear(&area, &plain)?;
+    if let Some(name) = given_up {
+        Left::give_up(&name);
+    }
+    Ok(())
 }
 
 /// The superblock without the marker; taken as it is if the lost log left the descriptors in a

@@ -254,6 +254,7 @@ fn first_records(
         lane_ends: vec![OPEN_END; lanes],
         lane_heads: vec![0; lanes],
         superblock: Box::new(*superblock),
+        registry: None,
     };
     let service = ServiceRecord {
         next_seq: TxnSeq(1),

@@ -61,7 +61,8 @@ impl Volume {
             return Ok(found);
         }
         let untouched = AreaSuper::parse(&primary).is_some_and(|s| s.crc == host.area_crc);
-        let fresh = host.state == HostState::Mounted && untouched;
+        // A registry is named after the marker was set.
+        let fresh = host.state == HostState::Mounted && untouched && host.registry.is_none();
         if fresh && self.log_is_empty(&storage)? && !self.has_traces(&storage, host.key.epoch)? {
             return Ok(Found::NeverMounted);
         }

@@ -57,6 +57,8 @@ fn header_blocks() {
     let link = AreaLink { volume: *b"volume-uuid-0001", epoch: Epoch(4) };
     check_header("link", &link.encode());
     check_header("host", &host_record().encode()[..]);
+    let naming = crate::registry::tests::naming();
+    check("host-registry", REGISTRY_VERSION, &naming.encode()[..]);
     check_header("service", &service_record().encode()[..]);
 }
 

@@ -1,6 +1,7 @@
 //! The header: static part, host slots, service slots.
 
 use crate::record::COMPACT_UNIT;
+use crate::registry::{RawRegistry, RegistryName};
 use crate::{Checked, EpochKey, Invalid, JournalData, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, TxnSeq, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -17,6 +18,8 @@ pub const SERVICE_SLOTS: [u64; 2] = [3 * BLOCK_BYTES, 4 * BLOCK_BYTES];
 /// Version of the log format: of the header's blocks and of a record area's header. Staged and
 /// journal records have a version of their own each.
 pub const FORMAT_VERSION: u32 = 2;
+/// Version of a host record that names a registry of private logs: builds that know none refuse it.
+pub const REGISTRY_VERSION: u32 = 3;
 /// Compatible features that this crate knows (unknown ones are ignored).
 pub const KNOWN_COMPAT: u32 = COMPAT_RESERVED;
 /// Compatible feature: every block of the area was given to its file when the volume was made, so
@@ -108,7 +111,8 @@ struct RawHost {
     lane_heads: [U64; MAX_LANES],
     reserved0: [u8; 680],
     superblock: [u8; 1024],
-    reserved1: [u8; 2044],
+    registry: RawRegistry,
+    reserved1: [u8; 1024],
     crc: U32,
 }
 const _: () = assert!(size_of::<RawHost>() == BLOCK_SIZE);
@@ -221,6 +225,9 @@ pub struct HostRecord {
     pub lane_heads: Vec<u64>,
     /// The superblock that the area should have, marker included (rule R15).
     pub superblock: Box<[u8; 1024]>,
+    /// The registry of private logs that may hold what is not in the volume; none in a clean record
+    /// (rule R36).
+    pub registry: Option<RegistryName>,
 }
 
 /// The Service's record, written at reclamation.
@@ -255,10 +262,12 @@ fn lanes_vec(values: &[U64; MAX_LANES], count: u32, what: &str) -> Result<Vec<u6
     }
 }
 
-/// Checks magic, checksum and version of one header block, in this order.
+/// Checks magic, checksum and version of one header block, in this order. `newest` is the highest
+/// version of this kind of block that this build knows.
 fn open_block<'a, T>(
     block: &'a [u8; BLOCK_SIZE],
     magic: &[u8; 8],
+    newest: u32,
     version: impl Fn(&T) -> u32,
 ) -> Checked<&'a T>
 where
@@ -273,13 +282,13 @@ where
         return Err(Invalid("checksum mismatch").into());
     }
     let found = version(raw);
-    if found != FORMAT_VERSION {
+    if !(FORMAT_VERSION..=newest).contains(&found) {
         let what_to_do = match found < FORMAT_VERSION {
             true => ": mount and unmount it with the build that made it; the files are ext4's then",
             false => "",
         };
         return Err(Error::Incompatible(format!(
-            "log format version {found}; this build knows {FORMAT_VERSION}{what_to_do}"
+            "log format version {found}; this build knows {newest}{what_to_do}"
         ))
         .into());
     }
@@ -371,7 +380,8 @@ impl StaticHeader {
     /// Decodes and checks the static part: version, features, and a geometry in which no two
     /// regions overlap.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
-        let raw = open_block::<RawStatic>(block, &STATIC_MAGIC, |r| r.version.get())?;
+        let raw =
+            open_block::<RawStatic>(block, &STATIC_MAGIC, FORMAT_VERSION, |r| r.version.get())?;
         check_features(raw.incompat.get())?;
         let count = raw.lane_count.get() as usize;
         let Some(rows) = raw.lanes.get(..count) else {
@@ -506,11 +516,19 @@ fn key(epoch: U64, nonce: U64) -> EpochKey {
 
 impl HostRecord {
     /// Encodes the record.
+    ///
+    /// # Panics
+    /// If a reader would refuse it.
     pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
         assert_eq!(self.lane_ends.len(), self.lane_heads.len(), "one end and head per lane");
+        self.check().expect("a host record is what its reader demands");
         let mut raw = RawHost::new_zeroed();
         raw.magic = HOST_MAGIC;
         raw.version = FORMAT_VERSION.into();
+        if let Some(name) = &self.registry {
+            raw.version = REGISTRY_VERSION.into();
+            raw.registry = name.encode();
+        }
         raw.state = match self.state {
             HostState::Clean => 1.into(),
             HostState::Mounted => 2.into(),
@@ -535,14 +553,17 @@ impl HostRecord {
     /// Decodes and checks a host slot.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
         const WHAT: &str = "host record";
-        let raw = open_block::<RawHost>(block, &HOST_MAGIC, |r| r.version.get())?;
+        let newest = REGISTRY_VERSION;
+        let raw = open_block::<RawHost>(block, &HOST_MAGIC, newest, |r| r.version.get())?;
         let state = match raw.state.get() {
             1 => HostState::Clean,
             2 => HostState::Mounted,
             3 => HostState::Recovering,
             s => return Err(Error::Incompatible(format!("host state {s}")).into()),
         };
-        Ok(Self {
+        let named = raw.version.get() == REGISTRY_VERSION;
+        let registry = named.then(|| RegistryName::decode(&raw.registry)).transpose()?;
+        let record = Self {
             seq: raw.seq.get(),
             state,
             key: key(raw.epoch, raw.nonce),
@@ -553,7 +574,21 @@ impl HostRecord {
             lane_ends: lanes_vec(&raw.lane_ends, raw.lane_count.get(), WHAT)?,
             lane_heads: lanes_vec(&raw.lane_heads, raw.lane_count.get(), WHAT)?,
             superblock: Box::new(raw.superblock),
-        })
+            registry,
+        };
+        record.check()?;
+        Ok(record)
+    }
+
+    /// Rule R36, whether it is about to be written or was read.
+    fn check(&self) -> Result<()> {
+        match (self.state, &self.registry) {
+            (HostState::Clean, Some(_)) => Err(corrupt(
+                "host record",
+                "it says that the log is empty, and names a registry of private logs",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -580,7 +615,8 @@ impl ServiceRecord {
 
     /// Decodes and checks a service slot.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
-        let raw = open_block::<RawService>(block, &SERVICE_MAGIC, |r| r.version.get())?;
+        let raw =
+            open_block::<RawService>(block, &SERVICE_MAGIC, FORMAT_VERSION, |r| r.version.get())?;
         let record = Self {
             seq: raw.seq.get(),
             epoch: Epoch(raw.epoch.get()),

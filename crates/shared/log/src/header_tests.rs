@@ -52,6 +52,7 @@ pub(crate) fn host_record() -> HostRecord {
         lane_ends: vec![OPEN_END, 8192],
         lane_heads: vec![4096, 0],
         superblock: Box::new([9; 1024]),
+        registry: None,
     }
 }
 
@@ -93,7 +94,11 @@ fn every_byte_counts() {
     assert_eq!(HostRecord::decode(&[0; BLOCK_SIZE]), Err(Invalid("no magic number").into()));
 }
 
-fn resealed(mut block: Box<[u8; BLOCK_SIZE]>, at: usize, bytes: &[u8]) -> Box<[u8; BLOCK_SIZE]> {
+pub(crate) fn resealed(
+    mut block: Box<[u8; BLOCK_SIZE]>,
+    at: usize,
+    bytes: &[u8],
+) -> Box<[u8; BLOCK_SIZE]> {
     block[at..at + bytes.len()].copy_from_slice(bytes);
     let crc = crate::checksum(0, &block[..BLOCK_SIZE - 4]);
     block[BLOCK_SIZE - 4..].copy_from_slice(&crc.to_le_bytes());
@@ -106,8 +111,11 @@ fn other_versions_are_refused() {
     for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
         let other = |b| resealed(b, 8, &version.to_le_bytes());
         assert!(gone(StaticHeader::decode(&other(static_header().encode())).map(|_| ())));
-        assert!(gone(HostRecord::decode(&other(host_record().encode())).map(|_| ())));
         assert!(gone(ServiceRecord::decode(&other(service_record().encode())).map(|_| ())));
+    }
+    for version in [FORMAT_VERSION - 1, REGISTRY_VERSION + 1] {
+        let other = resealed(host_record().encode(), 8, &version.to_le_bytes());
+        assert!(gone(HostRecord::decode(&other).map(|_| ())));
     }
     let mut feature = static_header();
     feature.incompat = 1 << 31;
@@ -236,6 +244,7 @@ fn the_host_record_is_the_specifications() {
         lane_heads,
         reserved0,
         superblock,
+        registry,
         reserved1,
         crc,
     });
@@ -270,9 +279,11 @@ fn the_service_record_is_the_specifications() {
 
 #[test]
 fn versions_are_those_of_the_specification() {
-    for heading in ["Static part:", "Host record:", "Service record:"] {
+    for heading in ["Static part:", "Service record:"] {
         says(heading, 8, &format!("version, {FORMAT_VERSION}"));
     }
+    let host = format!("version, {FORMAT_VERSION}; {REGISTRY_VERSION} if it names a registry");
+    says("Host record:", 8, &host);
     says("### With a record area", 8, &format!("format version, {FORMAT_VERSION}"));
 }
 

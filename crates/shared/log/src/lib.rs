@@ -22,6 +22,7 @@ mod key;
 mod link;
 mod record;
 mod record_area;
+mod registry;
 #[cfg(test)]
 mod spec;
 mod sums;
@@ -37,6 +38,7 @@ pub use key::{EpochKey, LogKey};
 pub use link::*;
 pub use record::*;
 pub use record_area::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
+pub use registry::{MAX_REGISTRY_PATH, RegistryName};
 pub use sums::{DATA_CHUNK, DataSums};
 pub use transaction::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 

@@ -47,6 +47,7 @@ pub fn host() -> HostRecord {
         lane_ends: vec![OPEN_END],
         lane_heads: vec![0],
         superblock: Box::new([0; 1024]),
+        registry: None,
     }
 }
 

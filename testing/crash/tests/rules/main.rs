@@ -20,6 +20,7 @@ mod names;
 mod orphans;
 mod parallel;
 mod physical;
+mod private_logs;
 mod publish;
 mod record_area;
 mod sections;

@@ -59,6 +59,9 @@ fn text(volume: &Path, i: &Inspection) -> String {
             h.state, h.seq, h.epoch, h.lane_epoch, h.journal_epoch, h.lsn_floor
         );
     }
+    if let Some(r) = i.host.as_ref().and_then(|h| h.registry.as_ref()) {
+        let _ = writeln!(t, "registry    private logs in {}, {}", r.dir, r.uuid);
+    }
     if let Some(s) = &i.service {
         let _ = writeln!(
             t,

@@ -9,7 +9,9 @@ use crate::show::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::show::output::{complain, print_json, say};
 use crate::show::progress::Display;
 use siftfs_base::Error;
-use siftfs_placement::{BytePlace, Discarded, Media, MkfsOptions, MkfsReport, OpenOptions};
+use siftfs_placement::{
+    BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions,
+};
 use std::path::Path;
 
 /// `siftfs mkfs`.
@@ -188,7 +190,31 @@ pub fn recover(a: &Recover) -> Outcome {
             report.orphans
         ))?;
     }
+    show_logs(a, &report.private_logs)?;
     Ok(0)
+}
+
+/// What was in logs of programs, and what of it is lost.
+fn show_logs(a: &Recover, report: &LogsReport) -> Result<(), Failure> {
+    let volume = a.volume.display();
+    if report.logs > 0 && !a.json {
+        say(format_args!(
+            "{volume}: {} logs of programs taken in: {} records of {} batches, {}; {} records of leases \
+             that had ended passed over",
+            report.logs,
+            report.records,
+            report.batches,
+            show_size(report.bytes),
+            report.passed_over
+        ))?;
+    }
+    for LostLog { log, why } in &report.lost {
+        complain(format_args!(
+            "{volume}: log {log} of a program ends before what was written to it ({why}): what is \
+             behind is lost"
+        ));
+    }
+    Ok(())
 }
 
 /// `siftfs recover --discard-log`.

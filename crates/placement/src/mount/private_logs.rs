@@ -1,0 +1,75 @@
+//! The registry of private logs of an open volume.
+
+use crate::mount::open::Pair;
+use crate::mount::remount::Remounter;
+use siftfs_base::{Error, Result, errno};
+use siftfs_device::Origin;
+use siftfs_log::HostRecord;
+use siftfs_registry::Directory;
+use siftfs_volume::HostSlots;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Makes the volume's registry, from any thread, until the volume is closed. There is one at most,
+/// whatever number of mounts the volume has.
+pub struct PrivateLogs {
+    host: Arc<Mutex<HostSlots>>,
+    volume: [u8; 16],
+    remounter: Arc<Remounter>,
+    made: Mutex<Option<Made>>,
+}
+
+struct Made {
+    directory: Directory,
+    /// The newest host record names it, durably.
+    named: bool,
+}
+
+impl PrivateLogs {
+    pub(crate) fn new(pair: &Pair, volume: [u8; 16], remounter: Arc<Remounter>) -> Self {
+        Self { host: pair.host.clone(), volume, remounter, made: Mutex::new(None) }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Option<Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The volume's registry, which is made in `dir` if there is none yet. The host record names it
+    /// durably: its logs may be handed over.
+    ///
+    /// # Errors
+    /// `EROFS` on a volume that was never writable; `Refused` if the registry lies in another
+    /// directory already, or `dir` cannot serve; the storage's, and from then on `Latched`.
+    pub fn directory(&self, dir: &Path) -> Result<Directory> {
+        if !self.remounter.is_marked() {
+            return Err(errno(libc::EROFS));
+        }
+        let mut made = self.made();
+        if let Some(Made { directory, named }) = &*made {
+            let there = directory.name().dir();
+            return match named {
+                false => Err(Error::Latched("the registry of private logs was not named".into())),
+                true if dir.canonicalize().is_ok_and(|dir| dir == there) => Ok(directory.clone()),
+                true => {
+                    let there = there.display();
+                    Err(Error::Refused(format!("the volume's private logs lie in {there} already")))
+                }
+            };
+        }
+        let directory = Directory::create(dir, self.volume)?;
+        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let record =
+            HostRecord { registry: Some(directory.name().clone()), ..host.newest().clone() };
+        let named = host.write(Origin::Admin, &record);
+        // After an error either record may be found: the registry stays until one says clean.
+        *made = Some(Made { directory: directory.clone(), named: named.is_ok() });
+        named.map(|()| directory)
+    }
+
+    /// The newest host record says clean: the registry is removed, with all of its logs.
+    pub(crate) fn remove(&self) {
+        if let Some(made) = self.made().take() {
+            made.directory.remove();
+        }
+    }
+}

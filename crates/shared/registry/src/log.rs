@@ -1,0 +1,140 @@
+//! A program's log while the volume is mounted.
+
+use crate::directory::Shared;
+use crate::folder::{about, log_name};
+use crate::row::{LogEntry, MOST_LEASES, RegisteredLease};
+use crate::turns::Turns;
+use siftfs_base::Result;
+use siftfs_lease::LOG_BYTES;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of one write of a new log.
+const PIECE: usize = 1 << 20;
+
+/// A log and its row. To drop it leaves both as they are, for recovery or [`Directory::remove`].
+///
+/// [`Directory::remove`]: crate::Directory::remove
+pub struct LogRow {
+    shared: Arc<Shared>,
+    row: Turns,
+    file: File,
+}
+
+impl LogRow {
+    pub(crate) fn new(shared: Arc<Shared>, row: Turns, file: File) -> Self {
+        Self { shared, row, file }
+    }
+
+    fn entry(&self) -> &LogEntry {
+        self.row.entry().expect("a log has its row")
+    }
+
+    /// The log's file and nothing else, opened with O_DIRECT to be read and written: the program's.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Key of its checksums.
+    pub fn key(&self) -> u64 {
+        self.entry().key
+    }
+
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty)] // no log is empty
+    pub fn len(&self) -> u64 {
+        self.entry().len
+    }
+
+    /// Its number, which no other log of the registry ever has.
+    pub fn number(&self) -> u64 {
+        self.entry().number
+    }
+
+    /// From now on the lease's records count, durably. False if [`MOST_LEASES`] leases are there
+    /// already. A lease that is there is not written again.
+    ///
+    /// # Errors
+    /// The storage's; then every later call fails.
+    pub fn register(&mut self, lease: RegisteredLease) -> Result<bool> {
+        let entry = self.entry();
+        if let Some(there) = entry.leases.iter().find(|there| there.number == lease.number) {
+            assert_eq!(*there, lease, "a lease's number stands for one lease");
+            return self.change(|_| false).map(|()| true);
+        }
+        if entry.leases.len() >= MOST_LEASES {
+            return Ok(false);
+        }
+        self.change(|entry| {
+            entry.leases.push(lease);
+            true
+        })?;
+        Ok(true)
+    }
+
+    /// The records of the leases with these numbers do not count any more, durably. Nothing is
+    /// written if none of them is there.
+    ///
+    /// # Errors
+    /// The storage's; then every later call fails.
+    pub fn end(&mut self, numbers: &[u64]) -> Result<()> {
+        self.change(|entry| {
+            let before = entry.leases.len();
+            entry.leases.retain(|lease| !numbers.contains(&lease.number));
+            entry.leases.len() != before
+        })
+    }
+
+    /// Batches before this position do not count any more, durably. Nothing is written if it is the
+    /// begin already.
+    ///
+    /// # Errors
+    /// The storage's; then every later call fails.
+    ///
+    /// # Panics
+    /// If it is before the present begin, or no multiple of 4,096.
+    pub fn begin(&mut self, position: u64) -> Result<()> {
+        assert!(position >= self.entry().begin, "what was forgotten stays forgotten");
+        self.change(|entry| std::mem::replace(&mut entry.begin, position) != position)
+    }
+
+    /// The log goes: its row first, durably, and then the file.
+    ///
+    /// # Errors
+    /// The storage's, of the row; then the log stays, for recovery or the end of the registry.
+    pub fn remove(mut self) -> Result<()> {
+        let name = log_name(self.shared.name.uuid(), self.number());
+        self.row.write(&self.shared.file, None)?;
+        if let Err(error) = self.shared.folder.unlink(&name) {
+            tracing::warn!(%error, "a log that is not needed any more is left");
+        }
+        self.shared.give_back(self.row);
+        Ok(())
+    }
+
+    /// Writes the row if `change` says that it is another.
+    fn change(&mut self, change: impl FnOnce(&mut LogEntry) -> bool) -> Result<()> {
+        self.row.check()?;
+        let mut entry = self.entry().clone();
+        match change(&mut entry) {
+            true => self.row.write(&self.shared.file, Some(entry)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Writes a new log with zeroes, durably: what overwrites them needs nothing but its own bytes.
+pub(crate) fn fill(file: &File, path: &Path) -> Result<()> {
+    let zeroes = vec![0; PIECE];
+    let pieces = (0..LOG_BYTES).step_by(PIECE);
+    let written = { pieces }.try_for_each(|at| file.write_all_at(&zeroes, at));
+    let synced = written.and_then(|()| file.sync_all());
+    synced.map_err(|error| about(path, "write", &error))?;
+    // The program writes past the cache: it need not keep them.
+    let advice = rustix::fs::Advice::DontNeed;
+    let _ = rustix::fs::fadvise(file, 0, None, advice);
+    Ok(())
+}
