@@ -116,9 +116,12 @@ impl Mix {
     /// The power may fail here: between two steps, or within what was written last and nobody was
     /// promised, at `torn` of the log.
     fn may_crash(&mut self, torn: Option<(u64, u64)>) {
-        if !self.rng.chance(6) {
-            return;
+        if self.rng.chance(6) {
+            self.crash(torn);
         }
+    }
+
+    fn crash(&mut self, torn: Option<(u64, u64)>) {
         let cut = match self.rng.below(4) {
             0 => Cut::LoseAll,
             1 => Cut::KeepAll,
@@ -211,7 +214,8 @@ impl Mix {
         if self.rng.chance(50) {
             self.b.fsync(FILES[file]);
             self.seen[file].promise();
-            self.may_crash(None);
+            // Until the log forgets next, old records of this file may lie in it.
+            self.crash(None);
         }
         self.drawn += 1;
         self.held[file] = (Held { slot: self.held[file].0.slot, number: self.drawn }, false);
