@@ -23,6 +23,7 @@ use crate::state::heap::Trimmer;
 use crate::state::leases::Leases;
 use crate::state::log::lane::Lane;
 use crate::state::sections::Sections;
+use crate::state::sharing::Sharing;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{Inodes, Ledger, Log, Metadata, Readers, Running, Staging, State, Time, Tree};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
@@ -94,6 +95,8 @@ pub struct Runtime {
     pub(crate) lease_ended: Condvar,
     /// How many write leases there are.
     pub(crate) leases: Arc<AtomicUsize>,
+    /// How many open sessions lend.
+    pub(crate) lenders: Arc<AtomicUsize>,
     /// Memory that fills read into, of 4 MiB at most each.
     pub(crate) fill_buffers: Pool<2>,
     /// Memory that records are encoded into.
@@ -150,7 +153,7 @@ impl Runtime {
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
         let (discard, held) = (parts.config.discard, Leases::new(parts.config.lease_term));
-        let leases = held.live();
+        let (leases, sharing) = (held.live(), Sharing::default());
         let log = Log {
             config: parts.config,
             running: Running::default(),
@@ -161,6 +164,7 @@ impl Runtime {
             changes: Default::default(),
             recovery: None,
         };
+        let lenders = sharing.order.live();
         let tree = Tree { fs, meta, inodes: Inodes::new(orphans) };
         let state = State {
             metadata: Metadata { tree, log },
@@ -168,7 +172,7 @@ impl Runtime {
             fills: Default::default(),
             stats: Default::default(),
             discards: Discards::new(discard),
-            sharing: Default::default(),
+            sharing,
             leases: held,
             sections: Sections::new(allowance.clone()),
         };
@@ -178,6 +182,7 @@ impl Runtime {
             filled: Condvar::new(),
             lease_ended: Condvar::new(),
             leases,
+            lenders,
             fill_buffers: Pool::default(),
             record_buffers,
             seq,

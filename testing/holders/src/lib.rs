@@ -3,6 +3,7 @@
 //! kernel does on a mount is done here by a session of the file protocol
 //! (`docs/design/private-logs.md`).
 
+pub mod logs;
 pub mod program;
 pub mod raw;
 pub mod times;

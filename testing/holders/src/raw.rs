@@ -105,7 +105,9 @@ impl Raw {
                 (2, _) => {
                     self.socket.send(&Ask::Read { held, offset: 0, len: 64 << 10 }.encode(), &[])
                 }
-                (3, _) => self.socket.send(&Ask::Fsync { held, datasync: true }.encode(), &[]),
+                (3, _) => {
+                    self.socket.send(&Ask::Fsync { held, datasync: true, log: 0 }.encode(), &[])
+                }
                 _ => self.socket.send(&Ask::Nudge.encode(), &[]),
             };
             if sent.is_err_and(|e| e.raw_os_error() != Some(libc::EAGAIN)) || self.socket.is_over()

@@ -1,10 +1,11 @@
 //! A volume in memory, its grantor, and the tokens that a mount would give.
 
+use crate::logs::{TestLogs, replay};
 use crate::user::User;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_base::{InodeNr, Result, SystemClock, errno};
 use siftfs_device::{Device, MemDevice};
-use siftfs_grantor::{Bounds, Grantor, Opens, Peer, Redeemed, Redeems, Token};
+use siftfs_grantor::{Bounds, Grantor, Logs, Opens, Peer, Redeemed, Redeems, Token};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs_on};
 use siftfs_proto::{
     Credentials, FileService, Holder, Identity, Limits, Opening, Owed, Reply, Request,
@@ -128,6 +129,8 @@ pub struct World {
     pub tokens: Arc<Tokens>,
     /// How often leases were used.
     pub kept: Arc<AtomicU64>,
+    /// File logs, if programs get some.
+    pub logs: Option<Arc<TestLogs>>,
     dir: TempDir,
 }
 
@@ -142,13 +145,15 @@ pub struct Setting {
     pub said: Option<Duration>,
     /// Every lease is recalled before the grantor knows of it.
     pub early: bool,
+    /// Programs get file logs.
+    pub file_logs: bool,
 }
 
 impl Default for Setting {
     /// A volume of 64 MiB on which nothing ends by itself.
     fn default() -> Self {
         let bounds = Bounds { commit: EVER, unused: EVER, ..Bounds::default() };
-        Self { size: 64 << 20, bounds, said: None, early: false }
+        Self { size: 64 << 20, bounds, said: None, early: false, file_logs: false }
     }
 }
 
@@ -173,8 +178,10 @@ impl World {
         let (sessions, kept) = (volume.sessions(), Arc::default());
         let Setting { said, early, .. } = setting;
         let opens = Arc::new(Opener { sessions, said, early, kept: Arc::clone(&kept) });
-        let grantor = Grantor::start(listener, opens, tokens.clone(), setting.bounds);
-        Self { device, volume, grantor: Some(grantor.expect("a grantor")), tokens, kept, dir }
+        let logs = setting.file_logs.then(|| Arc::new(TestLogs::default()));
+        let given = logs.clone().map(|logs| logs as Arc<dyn Logs>);
+        let grantor = Grantor::start(listener, opens, tokens.clone(), given, setting.bounds);
+        Self { device, volume, grantor: Some(grantor.expect("a grantor")), tokens, kept, logs, dir }
     }
 
     /// Where programs enter.
@@ -218,13 +225,33 @@ impl World {
         self.volume.close().expect("close");
     }
 
-    /// The power fails without anybody being asked. What is there afterwards.
+    /// Takes in what all programs have published, as before a sync of the volume.
+    pub fn ingest(&self) {
+        self.grantor.as_ref().expect("it runs").ingest();
+    }
+
+    /// The power fails without anybody being asked. What is there afterwards, once the file logs
+    /// have been written over it.
     pub fn crash(mut self) -> Self {
         let image = self.device.snapshot();
+        let logs = self.logs.as_ref().map(|logs| logs.snapshot()).unwrap_or_default();
         // The image is from before: what ends now is in another volume.
         self.stop();
         self.volume.abandon();
-        Self::over(Arc::new(MemDevice::from_image(image)), Setting::default())
+        let world = Self::over(Arc::new(MemDevice::from_image(image)), Setting::default());
+        let user = world.user();
+        for log in &logs {
+            let scanned = replay(log, |lease, offset, bytes| {
+                assert_eq!(
+                    user.stat(lease.ino).generation,
+                    lease.generation,
+                    "it is the same file"
+                );
+                user.write(lease.ino, offset, bytes).expect("what was acknowledged has room");
+            });
+            assert_eq!(scanned.lost, None);
+        }
+        world
     }
 }
 

@@ -129,7 +129,7 @@ fn questions_that_make_no_sense_are_refused() {
     for held in [none, wrong, siftfs_lease::Held { slot: u32::MAX, number: 1 }] {
         for ask in [
             Ask::Read { held, offset: 0, len: 1 },
-            Ask::Fsync { held, datasync: false },
+            Ask::Fsync { held, datasync: false, log: 0 },
             Ask::Return(held),
         ] {
             assert_eq!(raw.ask(ask), Some(Answer::Failed(libc::EBADF)), "{ask:?}");

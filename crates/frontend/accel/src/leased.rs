@@ -1,9 +1,10 @@
 //! A file of which the program has the lease.
 
 use crate::Through;
+use crate::medium::{Medium, boot_time};
 use crate::session::Shared;
 use rustix::time::{ClockId, clock_gettime};
-use siftfs_lease::{Answer, Ask, FULL, Held, MOST_DATA, Place, Publish, lasts};
+use siftfs_lease::{Answer, Ask, FULL, Held, MOST_DATA, Place, Publish, lasts, log_promises};
 use std::io;
 use std::sync::Arc;
 
@@ -106,12 +107,56 @@ impl Leased {
     /// Those of fsync(2), once: what was written could not be taken in, also of a lease that has
     /// ended since.
     pub fn sync(&self, datasync: bool) -> io::Result<Through<()>> {
-        match self.shared.ask(Ask::Fsync { held: self.held, datasync }, 0) {
-            Some(Answer::Done) => Ok(Through::Lease(())),
+        if !self.shared.is_usable() {
+            return Ok(Through::Mount);
+        }
+        let published = self.shared.writer().published();
+        let mut medium = self.shared.medium();
+        if self.log(&mut medium, published) {
+            return Ok(Through::Lease(()));
+        }
+        let fsync = Ask::Fsync { held: self.held, datasync, log: medium.end() };
+        match self.shared.ask(fsync, 0) {
+            Some(Answer::Done) => {
+                if let Medium::File(log) = &mut *medium {
+                    // It made all files durable that the log is a way for.
+                    log.durable = log.durable.max(published);
+                    self.shared.writer().promised(published);
+                }
+                Ok(Through::Lease(()))
+            }
             Some(Answer::Failed(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(Answer::Ended) | None => Ok(Through::Mount),
             Some(_) => Ok(self.odd()),
         }
+    }
+
+    /// Makes the records below `published` durable by the file log. False: that is no way for them.
+    fn log(&self, medium: &mut Medium, published: u64) -> bool {
+        let promises = || log_promises(&*self.shared.view, &FULL, self.held, boot_time());
+        let Medium::File(log) = medium else { return false };
+        if !promises() {
+            return false;
+        }
+        // Another thread's batch may have had them.
+        if log.durable < published {
+            let Some(records) = self.shared.writer().batch(&mut log.batches) else { return false };
+            match log.write(&self.shared.view) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => {
+                    *medium = Medium::Daemon(log.batches.position());
+                    return false;
+                }
+            }
+            log.durable = records;
+            self.shared.writer().logged(records);
+            if let Some(end) = log.half(&self.shared.view) {
+                self.shared.say(Ask::Forget(end));
+            }
+        }
+        // What it promised before the batch was persistent may have changed since.
+        promises()
     }
 
     /// Gives the lease back. What was written is the file's then.

@@ -30,6 +30,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod leased;
+mod medium;
 mod session;
 
 pub use leased::Leased;

@@ -1,13 +1,14 @@
 //! A program's connection to a mount's grantor.
 
 use crate::leased::Leased;
+use crate::medium::{FileLog, Medium};
 use siftfs_client::Grant;
 use siftfs_lease::{
     Answer, Ask, FULL, ForkMark, HEADER, MOST_DATA, Memory, Packets, Publish, Published, Settled,
     Token, View, Writer, open,
 };
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     writer: Mutex<Writer<View, Memory>>,
     /// One question at a time.
     asks: Mutex<()>,
+    /// Taken before `writer` and `asks`, by an fsync(2) alone.
+    medium: Mutex<Medium>,
     mark: ForkMark,
     over: AtomicBool,
 }
@@ -71,7 +74,8 @@ impl Session {
         let view = Arc::new(view);
         let writer = Mutex::new(Writer::new((view.clone(), Arc::new(memory)), FULL, largest));
         let (asks, over, mark) = (Mutex::default(), AtomicBool::default(), ForkMark::new()?);
-        Ok(Self(Arc::new(Shared { socket, view, writer, asks, mark, over })))
+        let medium = Mutex::new(Medium::Unknown);
+        Ok(Self(Arc::new(Shared { socket, view, writer, asks, medium, mark, over })))
     }
 
     /// Takes the lease of the file that a token stands for.
@@ -123,13 +127,18 @@ impl Shared {
     /// Asks, and waits for the answer, which brings `data` bytes at most; none, if the session is
     /// over.
     pub fn ask(&self, ask: Ask, data: usize) -> Option<Answer> {
+        self.ask_for(ask, data, false).map(|(answer, _)| answer)
+    }
+
+    /// As [`Shared::ask`], with the descriptors that the answer brings if they are `wanted`.
+    fn ask_for(&self, ask: Ask, data: usize, wanted: bool) -> Option<(Answer, Vec<OwnedFd>)> {
         if !self.mark.is_own() || self.over.load(Ordering::Acquire) {
             return None;
         }
         let _turn = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = self.socket.send_in_turn(&ask.encode()).ok().and_then(|()| {
-            let packet = self.socket.receive(HEADER + data.min(MOST_DATA), false).ok()??;
-            Answer::decode(&packet.bytes).ok()
+            let packet = self.socket.receive(HEADER + data.min(MOST_DATA), wanted).ok()??;
+            Some((Answer::decode(&packet.bytes).ok()?, packet.descriptors))
         });
         if answer.is_none() {
             self.abandon();
@@ -137,10 +146,37 @@ impl Shared {
         answer
     }
 
+    /// What makes the files of this session durable.
+    pub fn medium(&self) -> MutexGuard<'_, Medium> {
+        let mut medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*medium, Medium::Unknown) {
+            *medium = self.file_log().map_or(Medium::Daemon(0), Medium::File);
+        }
+        medium
+    }
+
+    fn file_log(&self) -> Option<FileLog> {
+        let (answer, mut passed) = self.ask_for(Ask::Log, 0, true)?;
+        let log = match (answer, passed.pop()) {
+            (Answer::Log(shape), Some(file)) => FileLog::new(file, shape).ok(),
+            (Answer::Failed(_), None) => return None,
+            _ => None,
+        };
+        if log.is_none() {
+            self.abandon();
+        }
+        log
+    }
+
     /// Says that the ring is half full.
     fn nudge(&self) {
+        self.say(Ask::Nudge);
+    }
+
+    /// Says something that has no answer.
+    pub fn say(&self, ask: Ask) {
         // Without room the daemon has others of these to read.
-        let _ = self.socket.send(&Ask::Nudge.encode(), &[]);
+        let _ = self.socket.send(&ask.encode(), &[]);
     }
 
     /// Has the ring taken in. False: the session is over.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::Through;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use siftfs_lease::{Created, Held, Own, Reader, create};
+use siftfs_lease::{Created, Held, LogShape, Own, Reader, create};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
@@ -23,6 +23,12 @@ impl Daemon {
 
     fn answer(&self, answer: &Answer) {
         self.socket.send(&answer.encode(), &[]).unwrap();
+    }
+
+    /// Gives no file log.
+    fn no_log(&self) {
+        assert_eq!(self.asked(), Some(Ask::Log));
+        self.answer(&Answer::Failed(libc::EOPNOTSUPP));
     }
 
     /// Grants what is asked for.
@@ -78,6 +84,7 @@ fn a_daemon_that_dies_in_a_recall_holds_up_nobody() {
     let (session, thread) = daemon(|mut daemon| {
         let held = daemon.grant(0);
         // The program says by a question that it has published.
+        daemon.no_log();
         assert!(matches!(daemon.asked(), Some(Ask::Fsync { .. })));
         let recalled = held.number << 2 | 2;
         daemon.memory.store(FULL.word(held.slot), recalled, Ordering::SeqCst);
@@ -137,6 +144,7 @@ fn more_bytes_than_were_asked_for_are_no_answer() {
 fn a_tail_that_cannot_be_ends_the_session() {
     let (session, thread) = daemon(|mut daemon| {
         daemon.grant(0);
+        daemon.no_log();
         assert!(matches!(daemon.asked(), Some(Ask::Fsync { .. })));
         daemon.memory.store(16, 99, Ordering::SeqCst);
         daemon.answer(&Answer::Done);
@@ -159,4 +167,36 @@ fn a_refusal_is_told() {
     let refused = session.lease_with(&TOKEN).err().and_then(|e| e.raw_os_error());
     assert_eq!(refused, Some(libc::EBUSY));
     thread.join().unwrap();
+}
+
+/// What comes as a file log, and is none: the session is of no use.
+#[test]
+fn odd_file_logs_end_the_session() {
+    let shape = LogShape { len: siftfs_lease::LOG_BYTES, key: 1 };
+    let file = |len: u64| {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(len).unwrap();
+        OwnedFd::from(file)
+    };
+    let short = LogShape { len: 4096, ..shape };
+    for (shape, passed) in [
+        (shape, vec![]),
+        (shape, vec![file(shape.len - 1)]),
+        (shape, vec![OwnedFd::from(std::io::pipe().unwrap().0)]),
+        (short, vec![file(short.len)]),
+        (LogShape { len: u64::MAX, ..shape }, vec![file(0)]),
+    ] {
+        let (session, thread) = daemon(move |mut daemon| {
+            daemon.grant(0);
+            assert_eq!(daemon.asked(), Some(Ask::Log));
+            let passed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+            daemon.socket.send(&Answer::Log(shape).encode(), &passed).unwrap();
+            assert_eq!(daemon.asked(), None);
+        });
+        let leased = session.lease_with(&TOKEN).unwrap();
+        assert_eq!(leased.sync(true).unwrap(), Through::Mount);
+        assert!(!session.0.is_usable());
+        drop(leased);
+        thread.join().unwrap();
+    }
 }

@@ -4,6 +4,8 @@
 
 #[path = "mount/cases.rs"]
 mod cases;
+#[path = "mount/late.rs"]
+mod late;
 mod support;
 #[path = "mount/times.rs"]
 mod times;

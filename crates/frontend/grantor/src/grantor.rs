@@ -5,7 +5,8 @@ use crate::holder::Recalls;
 use crate::serve::Connection;
 use crate::session::{Common, Session};
 use crate::table::Table;
-use crate::{Bounds, Opens, Peer, Redeems};
+use crate::vouched::vouched;
+use crate::{Bounds, Logs, Opens, Peer, Redeems};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
@@ -46,10 +47,11 @@ impl Grantor {
         listener: OwnedFd,
         opens: Arc<dyn Opens>,
         redeems: Arc<dyn Redeems>,
+        logs: Option<Arc<dyn Logs>>,
         bounds: Bounds,
     ) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
-        let common = Common { opens, redeems, counters, recalls: Arc::default() };
+        let common = Common { opens, redeems, counters, recalls: Arc::default(), logs };
         let (table, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { common, bounds, table, changed, listener });
         let grantor = Self { shared, threads: Mutex::default() };
@@ -79,10 +81,12 @@ impl Grantor {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what all programs have published so far.
+    /// Takes in what all programs have published so far. No file log undoes what is made durable
+    /// after that.
     pub fn ingest(&self) {
         let sessions = self.shared.lock().sessions();
         sessions.iter().for_each(|session| session.take_in());
+        sessions.iter().for_each(|session| session.end_logged());
     }
 
     /// Takes in what all programs have published, and ends their sessions. Waits for that at most
@@ -150,7 +154,10 @@ impl Shared {
     }
 
     fn keep(&self) {
-        self.each(|session| session.keep());
+        self.each(|session| {
+            session.vouch(vouched());
+            session.keep();
+        });
     }
 
     fn age(&self) {

@@ -4,7 +4,7 @@
 use crate::session::Session;
 use ahash::HashMap;
 use siftfs_base::Timestamp;
-use siftfs_lease::{FULL, Held, Memory, View, shown};
+use siftfs_lease::{FULL, Held, Memory, View, set_order, shown};
 use siftfs_proto::{Holder, LeaseId, MAX_FILE_SIZE, Shown};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -94,6 +94,10 @@ impl Told {
 }
 
 impl Holder for Told {
+    fn ordered(&self, order: u64) {
+        set_order(&*self.memories.0, order);
+    }
+
     fn recall(&self, lease: LeaseId) {
         let mut names = self.lock();
         if names.all.contains_key(&lease) {

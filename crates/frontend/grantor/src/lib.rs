@@ -18,19 +18,24 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod counters;
+mod file_log;
 mod grantor;
 mod holder;
 mod log;
+mod promise;
 mod serve;
 mod session;
 mod table;
+mod vouched;
 
 pub use counters::Counts;
 pub use grantor::Grantor;
-pub use siftfs_lease::Token;
+pub use siftfs_lease::{LogShape, Token};
+pub use vouched::VOUCHED;
 
 use siftfs_base::{InodeNr, Result};
 use siftfs_proto::{Credentials, FileService, Holder};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +86,65 @@ pub trait Redeems: Send + Sync {
 
     /// The process does not hold it any more. Waits for nothing.
     fn returned(&self, ino: InodeNr, process: u32);
+}
+
+/// A lease whose records in a file log count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Its slot.
+    pub slot: u32,
+    /// Its number in the session.
+    pub number: u64,
+    /// The file.
+    pub ino: InodeNr,
+    /// The inode's generation.
+    pub generation: u32,
+}
+
+/// Makes file logs.
+pub trait Logs: Send + Sync {
+    /// A new log for a session of this process. It is known to the volume when this returns.
+    ///
+    /// # Errors
+    /// There is no space, or there are too many.
+    fn create(&self, process: u32) -> Result<Box<dyn LogFile>>;
+}
+
+/// A file log and what the registry says of it. What is said is durable when a call returns; after
+/// one that failed, nothing is known of it.
+pub trait LogFile: Send {
+    /// What its program gets: an open file that is this log alone, and what the log is.
+    fn passed(&self) -> (BorrowedFd<'_>, LogShape);
+
+    /// Records of this lease count from now on. False: there are too many leases already.
+    ///
+    /// # Errors
+    /// The registry cannot be written.
+    fn register(&mut self, lease: Registered) -> Result<bool>;
+
+    /// Records of the leases of these numbers do not count any more.
+    ///
+    /// # Errors
+    /// As of [`LogFile::register`].
+    fn end(&mut self, numbers: &[u64]) -> Result<()>;
+
+    /// Batches before `end` do not count any more.
+    ///
+    /// # Errors
+    /// As of [`LogFile::register`].
+    fn forget(&mut self, end: u64) -> Result<()>;
+
+    /// No batch of the log is left, whatever the registry says.
+    ///
+    /// # Errors
+    /// The file cannot be changed.
+    fn empty(&self) -> Result<()>;
+
+    /// The log goes.
+    ///
+    /// # Errors
+    /// As of [`LogFile::register`].
+    fn remove(self: Box<Self>) -> Result<()>;
 }
 
 /// How much there may be, and how long things take.

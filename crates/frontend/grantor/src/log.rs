@@ -3,6 +3,7 @@
 
 use crate::Redeems;
 use crate::counters::Counters;
+use crate::file_log::FileLog;
 use crate::holder::{Told, believable};
 use siftfs_base::{InodeNr, Result, Timestamp};
 use siftfs_lease::{Held, Memory, Reader, Record, View};
@@ -40,15 +41,26 @@ pub(crate) struct Leased {
     pub used: Instant,
     /// What could not be written, and was not told yet.
     pub error: Option<i32>,
+    /// The inode's generation.
+    pub generation: u32,
+    /// The file log's records of it count.
+    pub logged: bool,
+    /// It was written since it was made durable last.
+    pub written: bool,
 }
 
 pub(crate) struct Log {
-    reader: Reader<Memory, View>,
-    slots: Vec<Option<Leased>>,
+    pub(crate) reader: Reader<Memory, View>,
+    pub(crate) slots: Vec<Option<Leased>>,
+    /// The file log, once the program has asked for it.
+    pub file: Option<FileLog>,
     /// A record that waited when this was looked at last, and since when.
     waits: Option<(u64, Instant)>,
+    /// Records that were taken in and the file log did not have when this was looked at last, and
+    /// since when.
+    pub(crate) behind: Option<(u64, Instant)>,
     /// The session is over.
-    over: bool,
+    pub(crate) over: bool,
 }
 
 /// Every use of a session that is over.
@@ -59,7 +71,7 @@ pub(crate) fn over() -> siftfs_base::Error {
 impl Log {
     pub fn new(reader: Reader<Memory, View>) -> Self {
         let slots = (0..siftfs_lease::SLOTS).map(|_| None).collect();
-        Self { reader, slots, waits: None, over: false }
+        Self { reader, slots, file: None, waits: None, behind: None, over: false }
     }
 
     /// A slot that no lease has.
@@ -95,7 +107,7 @@ impl Log {
     }
 
     /// The slot may be used again.
-    pub fn forget(&mut self, held: Held) {
+    pub fn free(&mut self, held: Held) {
         if let Some(place) = self.slots.get_mut(held.slot as usize) {
             *place = None;
         }
@@ -109,12 +121,18 @@ impl Log {
         if self.over {
             return Err(over());
         }
+        let (failed, taken) = self.take_in(means);
+        self.end(means, failed).and(taken)
+    }
+
+    /// Takes in what is published; answers of which files it could not be written.
+    pub(crate) fn take_in(&mut self, means: &Means) -> (Vec<Held>, Result<()>) {
         let Self { reader, slots, .. } = self;
         let mut failed = Vec::new();
         let taken = reader.ingest(&mut |record, bytes| {
             take_in(means, slots, record, bytes, &mut failed);
         });
-        self.end(means, failed).and(taken)
+        (failed, taken)
     }
 
     /// Ends leases, with all that is published of them.
@@ -132,6 +150,7 @@ impl Log {
             };
             let taken = reader.end(&leases, &mut sink, Memory::wake);
             result = result.and(taken);
+            self.unlog(means, &leases);
             leases.drain(..).for_each(|held| self.give_back(means, held));
             leases = failed;
         }
@@ -171,6 +190,9 @@ impl Log {
         }
         let ended = self.end(means, self.lasting());
         self.over = true;
+        if let Some(Err(error)) = self.file.take().map(FileLog::remove) {
+            tracing::error!(%error, "a file log of private logs cannot be removed");
+        }
         self.reader.close();
         for leased in self.slots.drain(..).flatten() {
             if let Some(errno) = leased.error {
@@ -190,6 +212,7 @@ impl Log {
             return Ok(());
         }
         let now = Instant::now();
+        self.catch_up(means, (now, commit))?;
         if self.reader.waiting() == 0 {
             self.waits = None;
             let idle = |leased: &&Leased| now.saturating_duration_since(leased.used) >= unused;
@@ -234,6 +257,7 @@ fn take_in(
     Counters::add(&means.counters.records, 1);
     Counters::add(&means.counters.bytes, len);
     leased.used = Instant::now();
+    leased.written = true;
     match written {
         Ok(all) if u64::from(all) == len => {}
         other => {

@@ -7,7 +7,7 @@ use crate::{Bounds, Peer};
 use siftfs_base::{Error, Result, errno};
 use siftfs_lease::{Answer, Ask, HEADER, Packets};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,13 @@ impl Connection<'_> {
         while let Some(ask) = self.next()? {
             match ask {
                 Ask::Nudge => drop(session.ingest()?),
+                Ask::Forget(end) => session.forget(end)?,
+                Ask::Log => match session.file_log(self.common.logs.as_deref())? {
+                    Some(Passed { answer, descriptors: [log] }) => {
+                        self.send_with(&answer, &[log.as_fd()])?;
+                    }
+                    None => self.send(&Answer::Failed(libc::EOPNOTSUPP))?,
+                },
                 ask => self.send(&self.answer(session, ask)?)?,
             }
         }
@@ -103,7 +110,7 @@ impl Connection<'_> {
         let redeemed = self.common.redeems.redeem(&token, self.peer);
         let entered =
             redeemed.and_then(|who| Session::new(self.common, who.process, self.socket.clone()));
-        let (session, Passed { answer, memories: [grantor, holder] }) = match entered {
+        let (session, Passed { answer, descriptors: [grantor, holder] }) = match entered {
             Ok(entered) => entered,
             Err(error) => {
                 self.send(&Answer::Failed(error.errno()))?;
@@ -132,15 +139,26 @@ impl Connection<'_> {
                 }))
             }
             Ask::Read { held, offset, len } => session.read(held, offset, len),
-            Ask::Fsync { held, datasync } => session.fsync(held, datasync),
-            Ask::Ingest | Ask::Nudge => session.ingest(),
+            Ask::Fsync { held, datasync, log } => session.fsync(held, datasync, log),
+            Ask::Ingest => session.ingest(),
+            Ask::Nudge | Ask::Forget(_) | Ask::Log => {
+                unreachable!("they are not answered here")
+            }
             Ask::Return(held) => session.give_back(held),
         }
     }
 
     /// Answers. A program that does not take its answers has no use for a session.
     fn send(&self, answer: &Answer) -> std::result::Result<(), End> {
-        match self.socket.send(&answer.encode(), &[]) {
+        self.send_with(answer, &[])
+    }
+
+    fn send_with(
+        &self,
+        answer: &Answer,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> std::result::Result<(), End> {
+        match self.socket.send(&answer.encode(), descriptors) {
             Ok(()) => Ok(()),
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Err(End::Broken(broken(&e))),
             Err(_) => Err(End::Over),

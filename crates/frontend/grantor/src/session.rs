@@ -1,11 +1,13 @@
 //! One session: a program's connection, its memories and its leases.
 
 use crate::counters::Counters;
+use crate::file_log::FileLog;
 use crate::holder::{Name, Names, Recalls, Told, nanoseconds};
 use crate::log::{Leased, Log, Means, over};
-use crate::{Opens, Redeemed, Redeems};
-use siftfs_base::{Error, Result, errno};
-use siftfs_lease::{Answer, Created, FULL, Held, Packets, Reader, create};
+use crate::vouched::vouched;
+use crate::{Logs, Opens, Redeemed, Redeems};
+use siftfs_base::{Error, Result, corrupt, errno};
+use siftfs_lease::{Answer, Created, FULL, Held, Packets, Reader, create, order, vouch};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Credentials, LeaseId, MAX_FILE_SIZE, Request};
 use std::os::fd::OwnedFd;
@@ -27,12 +29,13 @@ pub(crate) struct Common {
     pub redeems: Arc<dyn Redeems>,
     pub counters: Arc<Counters>,
     pub recalls: Arc<Recalls>,
+    pub logs: Option<Arc<dyn Logs>>,
 }
 
-/// What a program gets with its session.
-pub(crate) struct Passed {
+/// What a program gets with an answer.
+pub(crate) struct Passed<const N: usize> {
     pub answer: Answer,
-    pub memories: [OwnedFd; 2],
+    pub descriptors: [OwnedFd; N],
 }
 
 impl Session {
@@ -40,7 +43,11 @@ impl Session {
     ///
     /// # Errors
     /// There is no memory for it, or there are too many sessions of the file protocol.
-    pub fn new(common: &Common, process: u32, socket: Arc<Packets>) -> Result<(Arc<Self>, Passed)> {
+    pub fn new(
+        common: &Common,
+        process: u32,
+        socket: Arc<Packets>,
+    ) -> Result<(Arc<Self>, Passed<2>)> {
         let Created { grantor, holder, passed } = create()?;
         let memories = (Arc::new(grantor), Arc::new(holder));
         let mut epoch = [0; 8];
@@ -53,10 +60,11 @@ impl Session {
         let (redeems, counters) = (common.redeems.clone(), common.counters.clone());
         let means = Means { service, redeems, counters, told: told.clone() };
         let (log, fault) = (Mutex::new(Log::new(reader)), Mutex::default());
+        vouch(&*told.memories.0, vouched());
         let session = Arc::new(Self { process, socket, means, log, fault });
         assert!(told.session.set(Arc::downgrade(&session)).is_ok(), "it is new");
         let answer = Answer::Entered { epoch, largest: MAX_FILE_SIZE };
-        Ok((session, Passed { answer, memories: passed }))
+        Ok((session, Passed { answer, descriptors: passed }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
@@ -130,6 +138,9 @@ impl Session {
                 mtime,
                 used,
                 error: None,
+                generation: attr.generation,
+                logged: false,
+                written: false,
             })?;
             self.names().all.insert(lease, Name { held, mtime, kept: used, term });
             Ok((held, attr))
@@ -166,25 +177,81 @@ impl Session {
         Ok(answered(data.map(Answer::Data)))
     }
 
-    /// Makes a file durable, with all that is published of it.
+    /// Makes a file durable, with all that is published of it. The file log is forgotten up to
+    /// `end`.
     ///
     /// # Errors
     /// As of [`Session::read`].
-    pub fn fsync(&self, held: Held, datasync: bool) -> Result<Answer> {
-        let (handle, cred) = {
-            let mut log = self.lock();
-            log.ingest(&self.means)?;
-            if let Some(errno) = log.of(held).and_then(|leased| leased.error.take()) {
-                return Ok(Answer::Failed(errno));
-            }
-            match Self::lasting(&mut log, held) {
-                Ok(leased) => (leased.handle, leased.credentials.clone()),
-                Err(answer) => return Ok(answer),
-            }
-        };
+    pub fn fsync(&self, held: Held, datasync: bool, end: u64) -> Result<Answer> {
+        // What is done after this one need not be covered.
+        let order = order(&*self.means.told.memories.0);
+        let mut log = self.lock();
+        log.ingest(&self.means)?;
+        if let Some(errno) = log.of(held).and_then(|leased| leased.error.take()) {
+            return Ok(Answer::Failed(errno));
+        }
+        if let Err(answer) = Self::lasting(&mut log, held) {
+            return Ok(answer);
+        }
+        if log.file.is_some() {
+            return log.promise(&self.means, held, (order, end));
+        }
+        // Others may use the log while this file alone is made durable.
+        let Ok(leased) = Self::lasting(&mut log, held) else { return Ok(Answer::Ended) };
+        let (handle, cred) = (leased.handle, leased.credentials.clone());
+        drop(log);
         let fsync = Request::Fsync { file: handle.into(), datasync };
         let done = self.means.call(&cred, fsync).and_then(siftfs_proto::Reply::done);
         Ok(answered(done.map(|()| Answer::Done)))
+    }
+
+    /// A file log for the session, if it may have one. It is made once.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn file_log(&self, logs: Option<&dyn Logs>) -> Result<Option<Passed<1>>> {
+        let Some(logs) = logs else { return Ok(None) };
+        if self.lock().file.is_some() {
+            return Err(corrupt("private log", "it asks for a second file log"));
+        }
+        // No other thread makes logs of this session, and to make one takes time.
+        let file = match logs.create(self.process) {
+            Ok(file) => FileLog::new(file),
+            Err(error) => {
+                tracing::warn!(pid = self.process, %error, "a program gets no file log");
+                return Ok(None);
+            }
+        };
+        let (descriptor, shape) = file.file().passed();
+        let passed = descriptor.try_clone_to_owned().map_err(|_| errno(libc::EMFILE));
+        let mut log = self.lock();
+        match passed {
+            Ok(passed) if !log.is_over() => {
+                log.file = Some(file);
+                Ok(Some(Passed { answer: Answer::Log(shape), descriptors: [passed] }))
+            }
+            _ => file.remove().map(|()| None),
+        }
+    }
+
+    /// Makes durable what the file log has up to `end`, and has the log forget that.
+    ///
+    /// # Errors
+    /// As of [`Session::read`].
+    pub fn forget(&self, end: u64) -> Result<()> {
+        let mut log = self.lock();
+        log.ingest(&self.means)?;
+        log.forget(&self.means, end)
+    }
+
+    /// Ends all leases for which the file log is a way: what others are told is durable is not to
+    /// be undone by it.
+    pub fn end_logged(&self) {
+        let mut log = self.lock();
+        let logged = log.logged();
+        let ended = log.end(&self.means, logged);
+        drop(log);
+        self.told_by(ended);
     }
 
     /// The lease, if it lasts; else what is to be answered.
@@ -222,7 +289,7 @@ impl Session {
         }
         log.end(&self.means, vec![held])?;
         let error = log.of(held).and_then(|leased| leased.error.take());
-        log.forget(held);
+        log.free(held);
         Ok(error.map_or(Answer::Done, Answer::Failed))
     }
 
@@ -253,6 +320,11 @@ impl Session {
             // The session's own thread ends it.
             self.socket.stop_receiving();
         }
+    }
+
+    /// Vouches for the words of the grantor's memory, for a while.
+    pub fn vouch(&self, until: u64) {
+        vouch(&*self.means.told.memories.0, until);
     }
 
     /// Uses the leases of which half the term is over. Waits for nothing but the Runtime's lock.
@@ -292,7 +364,7 @@ impl Session {
 }
 
 /// What is answered of a request by a handle that ends with its lease.
-fn answered(result: Result<Answer>) -> Answer {
+pub(crate) fn answered(result: Result<Answer>) -> Answer {
     match result.map_err(|e| e.errno()) {
         Ok(answer) => answer,
         Err(libc::EBADF | libc::ESTALE) => Answer::Ended,

@@ -3,7 +3,9 @@
 
 use crate::holders::*;
 use crate::support::World;
-use siftfs_proto::compound::{Access, Compound, FileArg, NumberArg, Step, StepNr, Wanted};
+use siftfs_proto::compound::{
+    Access, BytesArg, Compound, FileArg, NewAttributes, NumberArg, Step, StepNr, Wanted,
+};
 use siftfs_proto::*;
 
 /// The file of a request.
@@ -38,6 +40,8 @@ pub const BY_FILE: &[(&str, Build, Option<i32>)] = &[
     ("getattr", |a| Request::GetAttr { file: a.ino.into() }, None),
     ("fstat", |a| Request::GetAttr { file: a.handle.into() }, None),
     ("chmod", |a| set_attr(a, SetAttr { perm: Some(0o600), ..SetAttr::default() }), None),
+    ("chown", |a| set_attr(a, SetAttr { uid: Some(7), ..SetAttr::default() }), None),
+    ("times", |a| set_attr(a, SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() }), None),
     ("truncate", |a| set_attr(a, SetAttr { size: Some(3), ..SetAttr::default() }), None),
     ("open", |a| opening(a.ino), None),
     (
@@ -63,6 +67,14 @@ pub const BY_FILE: &[(&str, Build, Option<i32>)] = &[
         |a| {
             let (file, data) = (a.handle.into(), vec![1].into());
             Request::Write { file, offset: 0, data, append: true, kill_priv: false, times: true }
+        },
+        None,
+    ),
+    (
+        "append at an end",
+        |a| {
+            let (file, data) = (a.handle.into(), vec![1].into());
+            Request::Append { file, end: 9, data, kill_priv: false, times: true }
         },
         None,
     ),
@@ -101,6 +113,8 @@ pub const BY_FILE: &[(&str, Build, Option<i32>)] = &[
         },
         None,
     ),
+    ("access list", |a| attribute(a.ino, b"system.posix_acl_access", list()), None),
+    ("security", |a| attribute(a.ino, b"security.selinux", b"label".to_vec()), None),
     (
         "removexattr",
         |a| Request::RemoveXattr { file: a.ino.into(), name: b"user.x".to_vec(), times: true },
@@ -121,6 +135,15 @@ pub const BY_NAME: &[(&str, Build, Option<i32>)] = &[
     ("link", |a| Request::Link { ino: a.ino, parent: ROOT, name: a.free.clone().into() }, None),
     ("publish", |a| publish(&a.name, &a.free), None),
     ("publish over", |a| publish(&a.beside, &a.name), None),
+    (
+        "publish once more",
+        |a| {
+            let (source, to) = (PublishSource::Open(a.handle), a.free.clone().into());
+            let entries = vec![PublishEntry { source, to, replace: false }];
+            Request::Publish { base: ROOT, entries, level: Level::Atomic, rights: Rights::all() }
+        },
+        None,
+    ),
     ("compound lookup", |a| compound(vec![Step::Lookup { path: a.name.clone().into() }]), None),
     (
         "compound read",
@@ -139,6 +162,59 @@ pub const BY_NAME: &[(&str, Build, Option<i32>)] = &[
         |a| {
             let (file, offset) = (FileArg::Open(a.handle), NumberArg::Given(0));
             compound(vec![Step::Read { file, offset, len: 3 }])
+        },
+        None,
+    ),
+    (
+        "compound write",
+        |a| {
+            let (file, offset) = (FileArg::Open(a.handle), NumberArg::Given(0));
+            compound(vec![Step::Write { file, offset, data: BytesArg::Given(vec![1]) }])
+        },
+        None,
+    ),
+    (
+        "compound append",
+        |a| {
+            let file = FileArg::Open(a.handle);
+            compound(vec![Step::Append { file, data: BytesArg::Given(vec![1]) }])
+        },
+        None,
+    ),
+    (
+        "compound size",
+        |a| {
+            let (file, size) = (FileArg::Open(a.handle), NumberArg::Given(3));
+            compound(vec![Step::SetSize { file, size }])
+        },
+        None,
+    ),
+    (
+        "compound mode",
+        |a| {
+            let set = NewAttributes { perm: Some(0o600), ..NewAttributes::default() };
+            compound(vec![Step::SetAttributes { file: FileArg::Open(a.handle), set }])
+        },
+        None,
+    ),
+    (
+        "compound link",
+        |a| compound(vec![Step::Link { file: FileArg::Open(a.handle), to: a.free.clone().into() }]),
+        None,
+    ),
+    (
+        "compound rename",
+        |a| {
+            let (from, to) = (a.name.clone().into(), a.free.clone().into());
+            compound(vec![Step::Rename { from, to, replace: false }])
+        },
+        None,
+    ),
+    (
+        "compound rename over",
+        |a| {
+            let (from, to) = (a.beside.clone().into(), a.name.clone().into());
+            compound(vec![Step::Rename { from, to, replace: true }])
         },
         None,
     ),

@@ -56,6 +56,26 @@ pub fn rename(from: &str, to: &str, mode: RenameMode) -> Request {
     Request::Rename { parent: ROOT, name, new_parent: ROOT, new_name, mode }
 }
 
+/// A new extended attribute.
+pub fn attribute(ino: u32, name: &[u8], value: Vec<u8>) -> Request {
+    let (file, name, mode) = (ino.into(), name.to_vec(), XattrMode::Set);
+    Request::SetXattr { file, name, value, mode, kill_setgid: false }
+}
+
+/// A list that lets user 1000 read, beside the owner.
+pub fn list() -> Vec<u8> {
+    let none = u32::MAX;
+    let entries =
+        [(0x01, 7, none), (0x02, 4, 1000), (0x04, 5, none), (0x10, 5, none), (0x20, 5, none)];
+    let mut value = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        value.extend(u16::to_le_bytes(tag));
+        value.extend(u16::to_le_bytes(rights));
+        value.extend(u32::to_le_bytes(id));
+    }
+    value
+}
+
 pub fn read(session: &Session, handle: Handle) -> Vec<u8> {
     let read = Request::Read { file: handle.into(), offset: 0, len: 1 << 16 };
     ask(session, read).expect("read").data().expect("bytes")
@@ -87,11 +107,23 @@ pub fn end(session: &Session) {
 pub struct Told {
     tell: Mutex<Sender<LeaseId>>,
     shown: Mutex<Option<Shown>>,
+    /// The numbers of the order, each that it was told.
+    orders: Mutex<Vec<u64>>,
 }
 
 impl Told {
     fn new(tell: Sender<LeaseId>) -> Arc<Self> {
-        Arc::new(Self { tell: Mutex::new(tell), shown: Mutex::default() })
+        Arc::new(Self { tell: Mutex::new(tell), shown: Mutex::default(), orders: Mutex::default() })
+    }
+
+    /// All numbers of the order that it was told.
+    pub fn orders(&self) -> Vec<u64> {
+        self.orders.lock().expect("nobody panicked").clone()
+    }
+
+    /// The last of them.
+    pub fn order(&self) -> u64 {
+        self.orders().pop().unwrap_or(0)
     }
 
     /// Others are shown this from here on.
@@ -107,6 +139,10 @@ impl Holder for Told {
 
     fn attributes(&self, _lease: LeaseId) -> Option<Shown> {
         *self.shown.lock().expect("nobody panicked")
+    }
+
+    fn ordered(&self, order: u64) {
+        self.orders.lock().expect("nobody panicked").push(order);
     }
 }
 

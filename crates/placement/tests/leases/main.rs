@@ -4,6 +4,7 @@ mod doors;
 mod draining;
 mod holders;
 mod lending;
+mod ordered;
 mod shown;
 #[path = "../support/mod.rs"]
 mod support;

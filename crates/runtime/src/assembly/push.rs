@@ -3,7 +3,7 @@
 
 use crate::assembly::cut::{Handoff, ToPush};
 use crate::data::ranges::{one_per_page, pages_of};
-use crate::staging::capture::Selection;
+use crate::staging::capture::{Asked, Selection};
 use crate::staging::sequencer::{Sequencer, Writer};
 use crate::staging::stage::Outcome;
 use crate::staging::unwritten::Staged;
@@ -169,7 +169,7 @@ impl State {
         staged: &mut Vec<Staged>,
     ) -> Step<bool> {
         let by = (seq, Writer::Background);
-        match self.stage(by, ino, false, &Selection::Only(part), None)? {
+        match self.stage(by, ino, Asked::default(), &Selection::Only(part), None)? {
             Outcome::Staged(s) => staged.push(s),
             Outcome::Nothing(_) | Outcome::Durable(_) => {}
             Outcome::FullCommit(_) => return Ok(false),

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::session::{Session, recall};
+use crate::staging::capture::Asked;
 use crate::state::State;
 use crate::state::leases::Does;
 use crate::state::step::{Step, Stop};
@@ -97,7 +98,7 @@ impl Call<'_> {
 
     fn try_drain(&self, (ino, lease): (InodeNr, LeaseId), writers: Option<u64>) -> Result<Drained> {
         let Self { runtime, session, .. } = *self;
-        let _durable = runtime.fsync(ino, false)?;
+        let _durable = runtime.fsync(ino, Asked::default())?;
         // Taking pages back may make a session ask for something. Taking attributes back does not,
         // so what comes after the second notice comes by itself.
         for pages in [true, false] {

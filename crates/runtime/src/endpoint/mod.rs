@@ -15,6 +15,7 @@ use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
 use crate::session::{Doing, Session, recall};
+use crate::staging::capture::Asked;
 use crate::staging::proof::Durable;
 use crate::state::State;
 use crate::state::Tree;
@@ -143,7 +144,10 @@ impl Endpoint {
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<Self>> {
         let endpoint = Self::begin(runtime, opening, true)?;
-        runtime.lock().leases.hold(endpoint.session.id, holder, true);
+        let mut st = runtime.lock();
+        st.sharing.order.begin(endpoint.session.id, holder.clone());
+        st.leases.hold(endpoint.session.id, holder, true);
+        drop(st);
         Ok(endpoint)
     }
 
@@ -221,9 +225,12 @@ impl FileService for Endpoint {
             Request::Fsync { file, datasync } => {
                 let req = Request::Fsync { file, datasync };
                 match self.carry_out(cred, req, |call, _| call.durable_target(file)).0 {
-                    Ok(ino) => self.runtime.fsync_then(ino, datasync, |result| {
-                        done(result.map(acknowledged));
-                    }),
+                    Ok(ino) => {
+                        let asked = Asked { datasync, in_order: self.session.lends };
+                        self.runtime.fsync_then(ino, asked, |result| {
+                            done(result.map(acknowledged));
+                        });
+                    }
                     Err(e) => done(Err(e)),
                 }
             }

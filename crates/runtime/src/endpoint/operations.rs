@@ -3,6 +3,7 @@
 use super::{Call, acknowledged, durable};
 use crate::namespace::unchecked::take_privileges;
 use crate::operations::sections::Commit;
+use crate::staging::capture::Asked;
 use siftfs_base::Result;
 use siftfs_proto::{Reply, Request, SectionId};
 
@@ -37,7 +38,8 @@ impl Call<'_> {
         let Self { runtime, session, .. } = *self;
         match req {
             R::Fsync { file, datasync } => {
-                runtime.fsync(self.durable_target(file)?, datasync).map(acknowledged)
+                let asked = Asked { datasync, in_order: session.lends };
+                runtime.fsync(self.durable_target(file)?, asked).map(acknowledged)
             }
             R::Stage { file, datasync } => {
                 let ino = self.durable_target(file)?;

@@ -4,6 +4,7 @@
 use crate::namespace::kinds::kind_of;
 use crate::state::Metadata;
 use crate::state::Tree;
+use crate::state::metadata::perms_changed;
 use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;
 use siftfs_base::{Error, InodeNr, Result, errno};
@@ -124,7 +125,7 @@ impl Metadata {
         node.inode.ctime = now;
         node.delta.running_mut().attrs = true;
         node.delta.running_mut().times = true;
-        self.log.mark_perms(ino);
+        perms_changed(self, ino);
         self.mark_delta(ino);
         Ok(())
     }

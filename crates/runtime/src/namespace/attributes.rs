@@ -4,6 +4,7 @@ use crate::namespace::kinds::kind_of;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
+use crate::state::metadata::perms_changed;
 use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
@@ -196,7 +197,7 @@ impl State {
         delta.attrs |= perms;
         delta.times = true;
         if perms {
-            self.metadata.log.mark_perms(ino);
+            perms_changed(&mut self.metadata, ino);
         }
         self.metadata.mark_delta(ino);
         Ok(self.metadata.tree.attr(ino)?)
@@ -224,7 +225,7 @@ impl Metadata {
         if kill != 0 {
             inode.mode &= !kill;
             self.tree.node_mut(ino).delta.running_mut().attrs = true;
-            self.log.mark_perms(ino);
+            perms_changed(self, ino);
             self.mark_delta(ino);
         }
         drop_capabilities(self, ino)
@@ -237,7 +238,7 @@ impl Metadata {
         node.delta.running_mut().xattrs = true;
         node.delta.running_mut().times = true;
         if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
-            self.log.mark_perms(ino);
+            perms_changed(self, ino);
         }
         self.mark_delta(ino);
     }

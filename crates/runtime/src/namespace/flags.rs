@@ -130,6 +130,9 @@ impl Metadata {
         let node = self.tree.node_mut(ino);
         node.inode.flags ^= changed;
         node.inode.ctime = now;
+        if node.inode.is_dir() {
+            self.log.changes.ordered();
+        }
         self.log.mark_inode(ino);
         Ok(true)
     }

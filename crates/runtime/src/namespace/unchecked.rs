@@ -9,6 +9,7 @@ use crate::namespace::access::{CHANGE, Caller, Guard, READ, SEARCH, WRITE};
 use crate::namespace::acl::is_acl;
 use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::kind_of;
+use crate::state::metadata::perms_changed;
 use crate::state::step::Step;
 use crate::state::{Metadata, Tree};
 use siftfs_base::{InodeNr, Result, errno};
@@ -367,7 +368,7 @@ pub fn take_privileges(metadata: &mut Metadata, caller: Caller<'_>, ino: InodeNr
     if inode.mode & S_ISGID != 0 && inode.is_reg() && !caller.is_in(inode.gid) {
         inode.mode &= !S_ISGID;
         metadata.tree.node_mut(ino).delta.running_mut().attrs = true;
-        metadata.log.mark_perms(ino);
+        perms_changed(metadata, ino);
         metadata.mark_delta(ino);
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 use crate::runtime::Runtime;
 use crate::session::Doing;
+use crate::staging::capture::Asked;
 use crate::staging::not_staged::NotStaged;
 use crate::state::State;
 use crate::state::log::names::Unstageable;
@@ -117,7 +118,7 @@ impl Runtime {
                 }
                 Tried::Unsynced(files) => {
                     for file in files {
-                        drop(self.fsync(file, false)?);
+                        drop(self.fsync(file, Asked::default())?);
                     }
                 }
                 Tried::Pending(reason) => {

@@ -5,6 +5,7 @@ use crate::endpoint::Call;
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
 use crate::operations::group::{Checked, Group, Hindrance};
 use crate::operations::{ends_with_slash, is_plain};
+use crate::staging::capture::Asked;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
@@ -73,7 +74,7 @@ impl Call<'_> {
         match level {
             Level::Visible => {}
             Level::Atomic => runtime.stage_for_ticket(file, false).map(|_| ())?,
-            Level::Durable => drop(runtime.fsync(file, false)?),
+            Level::Durable => drop(runtime.fsync(file, Asked::default())?),
         }
         if orphan {
             runtime.run_evictions()?;

@@ -9,7 +9,7 @@ use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::{block_up, one_per_page, pages_of};
 use crate::endpoint::Call;
 use crate::operations::group::{Checked, Group, Hindrance};
-use crate::staging::capture::{Coming, Selection};
+use crate::staging::capture::{Asked, Coming, Selection};
 use crate::staging::not_staged::NotStaged;
 use crate::staging::pause::Pause;
 use crate::staging::sequencer::{Sequencer, Writer};
@@ -236,13 +236,14 @@ impl State {
         Ready { files, longest }: &Ready,
     ) -> Step<(Staged, Pause)> {
         let time = self.metadata.log.now();
+        self.metadata.log.changes.ordered();
         for id in commit.sections {
             let section = self.sections.end(commit.session, *id)?;
             if !section.written().is_empty() {
                 self.apply_shadow(section.ino(), section.shadow(), commit.times.then_some(time));
             }
         }
-        let Ok(Some(draft)) = self.metadata.draft(files, false, &Selection::All) else {
+        let Ok(Some(draft)) = self.metadata.draft(files, Asked::default(), &Selection::All) else {
             return Err(corrupt(CommitSections::NAME, "what was checked is not staged").into());
         };
         assert!(draft.len() <= *longest, "a record is as long as the check said, or shorter");
@@ -276,7 +277,7 @@ impl State {
                 }
             }
         }
-        let draft = match self.metadata.draft(&files, false, &Selection::With(coming)) {
+        let draft = match self.metadata.draft(&files, Asked::default(), &Selection::With(coming)) {
             Ok(Some(draft)) => draft,
             Ok(None) => panic!("there are bytes to stage"),
             Err(NotStaged::Unstageable(Unstageable::TooMuchData)) => {

@@ -8,6 +8,7 @@ use crate::staging::proof::Durable;
 use siftfs_base::{InodeNr, Lsn, Result, errno};
 use siftfs_device::Origin;
 use siftfs_proto::Ticket;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What has been asked for so long is made durable by the thread that asks: the background has
@@ -35,6 +36,11 @@ impl Runtime {
 
     fn draw(&self, session: &Session, stage: impl FnOnce() -> Result<Lsn>) -> Result<Ticket> {
         let (ticket, many) = session.tickets.draw(self.seq.durable(), stage)?;
+        // What it stands for has its place in the order of records by now, which a session that
+        // begins later finds.
+        if self.lenders.load(Ordering::SeqCst) > 0 {
+            self.lock().sharing.order.advance();
+        }
         if many {
             self.want(self.seq.published());
         }

@@ -23,6 +23,18 @@ pub struct Coming {
     pub hides_ancestors: bool,
 }
 
+/// What an fsync is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Times alone may stay behind: fdatasync.
+    pub datasync: bool,
+    /// What an fsync of a file that was just written would take along goes along, also if the
+    /// file owes nothing: what publishes files, and all that was staged before. A session that
+    /// lends answers later fsyncs of the file by its own log, which must not overtake that (rules
+    /// R38 and R46).
+    pub in_order: bool,
+}
+
 /// Which data to capture.
 pub enum Selection<'a> {
     /// Everything not durable.
@@ -56,14 +68,14 @@ impl Metadata {
     pub fn capture(
         &mut self,
         inodes: &[InodeNr],
-        datasync: bool,
+        asked: Asked,
         selection: &Selection<'_>,
     ) -> Drafting<Option<Capture>> {
         let whole = !matches!(selection, Selection::Only(_));
         let owes = |ino: &InodeNr| match selection {
-            Selection::All => self.tree.owes(*ino, datasync),
+            Selection::All => self.tree.owes(*ino, asked.datasync),
             Selection::With(coming) => {
-                coming.bytes.contains_key(ino) || self.tree.owes(*ino, datasync)
+                coming.bytes.contains_key(ino) || self.tree.owes(*ino, asked.datasync)
             }
             Selection::Only(ranges) => !ranges.is_empty(),
         };
@@ -75,7 +87,7 @@ impl Metadata {
             Selection::With(coming) if !coming.names.is_empty() => {
                 self.closure_with(inodes, &coming.names, coming.own)?
             }
-            Selection::All | Selection::With(_) => self.closure(inodes, own)?,
+            Selection::All | Selection::With(_) => self.closure(inodes, own || asked.in_order)?,
         };
         let (dirs, every): (Vec<InodeNr>, bool) = match selection {
             Selection::With(coming) => {

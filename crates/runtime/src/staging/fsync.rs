@@ -3,7 +3,7 @@
 //! needs something durable writes its record (`docs/design/operations.md`).
 
 use crate::runtime::Runtime;
-use crate::staging::capture::Selection;
+use crate::staging::capture::{Asked, Selection};
 use crate::staging::pause::{Member, Pause};
 use crate::staging::proof::Durable;
 use crate::staging::proof::Settled;
@@ -46,9 +46,9 @@ struct Queued {
 
 impl Runtime {
     /// fsync and fdatasync (the page "Foreground: fsync").
-    pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
+    pub fn fsync(&self, ino: InodeNr, asked: Asked) -> Result<Durable> {
         let start = self.clock.mono_ns();
-        let result = match self.begin_fsync(ino, datasync) {
+        let result = match self.begin_fsync(ino, asked) {
             Ok(Begun::Durable(durable)) => Ok(durable),
             Ok(Begun::Wait(lsn)) => self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged),
             Err(e) => Err(e),
@@ -64,7 +64,7 @@ impl Runtime {
     pub fn fsync_then(
         &self,
         ino: InodeNr,
-        datasync: bool,
+        asked: Asked,
         done: impl FnOnce(Result<Durable>) + Send + 'static,
     ) {
         let (clock, latency) = (self.clock.clone(), self.latency.clone());
@@ -73,7 +73,7 @@ impl Runtime {
             latency.fsync.record(clock.mono_ns().saturating_sub(start));
             done(result);
         };
-        match self.begin_fsync(ino, datasync) {
+        match self.begin_fsync(ino, asked) {
             Ok(Begun::Durable(durable)) => told(Ok(durable)),
             Ok(Begun::Wait(lsn)) => {
                 self.when_durable(lsn, |flushed| told(flushed.map(Durable::Staged)));
@@ -83,12 +83,17 @@ impl Runtime {
     }
 
     /// Stages what the inode owes, and writes it.
-    fn begin_fsync(&self, ino: InodeNr, datasync: bool) -> Result<Begun> {
+    fn begin_fsync(&self, ino: InodeNr, asked: Asked) -> Result<Begun> {
         let staged = |staged: Staged| staged;
-        match self.stage_inode(ino, datasync, Writer::Caller, staged)? {
+        match self.stage_inode(ino, asked, Writer::Caller, staged)? {
             Tried::Nothing(lsn) => Ok(Begun::Wait(lsn)),
             Tried::Durable(flushed) => Ok(Begun::Durable(Durable::Staged(flushed))),
             Tried::Staged((staged, pause)) => self.begin_durable(staged, pause),
+            Tried::FullCommit(reason) if asked.in_order => {
+                // The commit may be one that was under way when some of this was staged.
+                let before = self.seq.published();
+                self.commit_instead(ino, reason).map(|_journaled| Begun::Wait(before))
+            }
             Tried::FullCommit(reason) => self.commit_instead(ino, reason),
         }
     }
@@ -96,12 +101,13 @@ impl Runtime {
     /// Stages what the inode owes, and leaves the record to the next caller who needs something
     /// durable. What cannot be staged is durable when this returns, as after fsync.
     pub(crate) fn stage_for_ticket(&self, ino: InodeNr, datasync: bool) -> Result<Begun> {
+        let asked = Asked { datasync, ..Asked::default() };
         // Under the lock: a thread that waits for it may come as soon as that is free.
         let queue = |staged: Staged| {
             let (lsn, len) = (staged.published.lsn(), staged.buf.len() as u64);
             Queued { lsn, len, full: self.unwritten.push(staged) }
         };
-        match self.stage_inode(ino, datasync, Writer::Ticket, queue)? {
+        match self.stage_inode(ino, asked, Writer::Ticket, queue)? {
             Tried::Nothing(lsn) => Ok(Begun::Wait(lsn)),
             Tried::Durable(flushed) => Ok(Begun::Durable(Durable::Staged(flushed))),
             Tried::FullCommit(reason) => self.commit_instead(ino, reason),
@@ -127,14 +133,14 @@ impl Runtime {
     fn stage_inode<T>(
         &self,
         ino: InodeNr,
-        datasync: bool,
+        asked: Asked,
         writer: Writer,
         place: impl Fn(Staged) -> T,
     ) -> Result<Tried<(T, Pause)>> {
         let mut stalled = None;
         self.drive(libc::EIO, || {
             self.seq.check()?;
-            let tried = self.stage_once(ino, datasync, writer, &place, &mut stalled);
+            let tried = self.stage_once(ino, asked, writer, &place, &mut stalled);
             if matches!(tried, Err(Stop::Needs(_))) {
                 stalled.get_or_insert_with(|| self.clock.mono_ns());
             }
@@ -146,7 +152,7 @@ impl Runtime {
     fn stage_once<T>(
         &self,
         ino: InodeNr,
-        datasync: bool,
+        asked: Asked,
         writer: Writer,
         place: &impl Fn(Staged) -> T,
         stalled: &mut Option<u64>,
@@ -155,7 +161,7 @@ impl Runtime {
         loop {
             let mut st = self.lock();
             let by = (&self.seq, writer);
-            let outcome = st.stage(by, ino, datasync, &Selection::All, encoded.take())?;
+            let outcome = st.stage(by, ino, asked, &Selection::All, encoded.take())?;
             let wake = st.should_wake();
             let since = stalled.take();
             let tried = match outcome {

@@ -3,7 +3,7 @@
 //!
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
-use crate::staging::capture::{Capture, Selection};
+use crate::staging::capture::{Asked, Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
 use crate::staging::not_staged::{Drafting, NotStaged};
 use crate::staging::sequencer::{Flushed, Sequencer, Writer};
@@ -81,7 +81,7 @@ impl State {
         &mut self,
         (seq, writer): (&Sequencer, Writer),
         ino: InodeNr,
-        datasync: bool,
+        asked: Asked,
         selection: &Selection<'_>,
         encoded: Option<Encoded>,
     ) -> Step<Outcome> {
@@ -89,8 +89,9 @@ impl State {
         if matches!(selection, Selection::All) {
             self.metadata.tree.node_mut(ino).fsynced = true;
         }
-        let draft = match self.metadata.draft(&[ino], datasync, selection) {
+        let draft = match self.metadata.draft(&[ino], asked, selection) {
             Ok(Some(draft)) => draft,
+            Ok(None) if asked.in_order => return Ok(Outcome::Nothing(seq.published())),
             Ok(None) => {
                 // Another inode's record may carry the permission change of a directory above (R12,
                 // R17).
@@ -215,10 +216,10 @@ impl Metadata {
     pub fn draft(
         &mut self,
         inodes: &[InodeNr],
-        datasync: bool,
+        asked: Asked,
         selection: &Selection<'_>,
     ) -> Drafting<Option<Draft>> {
-        self.draft_in(self.log.staging.lane_of(inodes[0]), inodes, datasync, selection)
+        self.draft_in(self.log.staging.lane_of(inodes[0]), inodes, asked, selection)
     }
 
     /// As [`Metadata::draft`], of a record in `lane`.
@@ -226,10 +227,10 @@ impl Metadata {
         &mut self,
         lane: usize,
         inodes: &[InodeNr],
-        datasync: bool,
+        asked: Asked,
         selection: &Selection<'_>,
     ) -> Drafting<Option<Draft>> {
-        let Some(capture) = self.capture(inodes, datasync, selection)? else { return Ok(None) };
+        let Some(capture) = self.capture(inodes, asked, selection)? else { return Ok(None) };
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
             .filter(|_| capture.data.len() <= self.log.most_ranges())
             .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record())
@@ -254,7 +255,7 @@ impl Metadata {
         extra: &Extra,
         more: usize,
     ) -> Drafting<(u64, usize)> {
-        let mut capture = self.capture(inodes, false, selection)?.unwrap_or_default();
+        let mut capture = self.capture(inodes, Asked::default(), selection)?.unwrap_or_default();
         capture.items.extend(extra.items.iter().cloned());
         let ranges = capture.data.len() + extra.ranges;
         let bytes = capture.data_len + extra.bytes;

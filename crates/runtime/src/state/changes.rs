@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Changes {
     noted: Option<Box<Noted>>,
+    /// A later fsync must not overtake the operation.
+    ordered: bool,
 }
 
 /// What an operation changed.
@@ -27,6 +29,18 @@ impl Changes {
     /// An operation begins whose changes are to be noted, or not.
     pub fn begin(&mut self, wanted: bool) {
         self.noted = wanted.then(Default::default);
+        self.ordered = false;
+    }
+
+    /// The operation does something that a later fsync must not overtake: it is counted for the
+    /// sessions that lend.
+    pub fn ordered(&mut self) {
+        self.ordered = true;
+    }
+
+    /// Has the operation done such a thing?
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// What the operation changed, if that was to be noted.

@@ -105,9 +105,23 @@ impl Metadata {
             let lsn = self.log.staging.draw();
             let publishes = self.tree.publishes(&kind);
             let traits = Traits { moves_directory, publishes };
+            // What makes or removes a name alone is overtaken as on the mount.
+            use NameOpKind::{Exchange, Link, Rename};
+            if matches!(kind, Rename { .. } | Exchange { .. } | Link { .. }) {
+                self.log.changes.ordered();
+            }
             let op = NameOp { lsn, time, kind };
             self.log.changes.names(keys(&op));
             self.log.names.push(op, traits);
         }
+    }
+}
+
+/// Notes a change of the permissions that the inode, which is loaded, had already. A directory's
+/// are above files whose fsyncs must not overtake the change.
+pub fn perms_changed(metadata: &mut Metadata, ino: InodeNr) {
+    metadata.log.mark_perms(ino);
+    if metadata.tree.node(ino).inode.is_dir() {
+        metadata.log.changes.ordered();
     }
 }

@@ -1,13 +1,16 @@
-//! The sessions that cache, and what they are told of each other's changes.
+//! The sessions that cache, and what they are told of each other's changes; and the sessions that
+//! lend, which are told how many things were done that no later fsync(2) may overtake.
 
 use crate::state::changes::Noted;
 use crate::state::leases::Ended;
 use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, State};
+use ahash::HashMap;
 use siftfs_base::InodeNr;
-use siftfs_proto::{Cache, Notice, Owed, ROOT_INO};
+use siftfs_proto::{Cache, Holder, Notice, Owed, ROOT_INO};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The open sessions that cache, and the others that may change files.
 #[derive(Default)]
@@ -15,6 +18,25 @@ pub struct Sharing {
     caches: Vec<(SessionId, Arc<dyn Cache>)>,
     /// The other sessions that may change files by themselves.
     changers: Vec<SessionId>,
+    /// The sessions that lend.
+    pub order: Order,
+}
+
+/// The count of what a later fsync(2) must not overtake (rules R38 and R46): renames, links and
+/// exchanges; changes of what a directory lets others do; tickets, commits of sections and
+/// compounds. A session that lends makes bytes durable by a log of its own, and looks at the count
+/// before it says so (`docs/design/private-logs.md`, "The file log").
+pub struct Order {
+    count: u64,
+    lenders: HashMap<SessionId, Arc<dyn Holder>>,
+    /// How many those are.
+    live: Arc<AtomicUsize>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { count: 1, lenders: HashMap::default(), live: Arc::default() }
+    }
 }
 
 /// Who makes a change.
@@ -69,6 +91,7 @@ impl Sharing {
     pub fn end(&mut self, session: SessionId) {
         self.caches.retain(|(own, _)| *own != session);
         self.changers.retain(|own| *own != session);
+        self.order.end(session);
         self.tell();
     }
 
@@ -176,6 +199,34 @@ fn note_ends(session: SessionId, resized: &BTreeMap<InodeNr, u64>, inodes: &mut 
     }
 }
 
+impl Order {
+    /// How many sessions are told, to be looked at without the state lock.
+    pub fn live(&self) -> Arc<AtomicUsize> {
+        self.live.clone()
+    }
+
+    /// A session that lends is told the count from now on.
+    pub fn begin(&mut self, session: SessionId, holder: Arc<dyn Holder>) {
+        holder.ordered(self.count);
+        self.lenders.insert(session, holder);
+        self.live.store(self.lenders.len(), Ordering::SeqCst);
+    }
+
+    /// A session ends, whether it lent or not.
+    pub fn end(&mut self, session: SessionId) {
+        self.lenders.remove(&session);
+        self.live.store(self.lenders.len(), Ordering::SeqCst);
+    }
+
+    /// Something was carried out that a later fsync(2) must not overtake, and is not answered yet.
+    /// What an fsync must take along for it stands in the state already. Every session is told
+    /// under the same hold of the lock, so no number comes after a larger one.
+    pub fn advance(&mut self) {
+        self.count += 1;
+        self.lenders.values().for_each(|holder| holder.ordered(self.count));
+    }
+}
+
 impl State {
     /// An operation begins.
     pub fn begin_changes(&mut self, by: By) {
@@ -185,6 +236,9 @@ impl State {
 
     /// The operation has ended, also if it failed half-way: what other sessions are to be told.
     pub fn end_changes(&mut self, by: By) -> Option<Notices> {
+        if self.metadata.log.changes.is_ordered() {
+            self.sharing.order.advance();
+        }
         let mut noted = self.metadata.log.changes.take()?;
         if let Some(session) = by.session {
             self.leases.withhold(session, &mut noted);

@@ -127,14 +127,11 @@ pub struct Batch<'a> {
 }
 
 impl Batches {
-    /// Of a new log.
-    ///
-    /// # Panics
-    /// If it is shorter than a batch.
-    pub fn new(shape: LogShape) -> Self {
-        assert!(shape.len >= MOST_LEN as u64 && shape.len.is_multiple_of(BATCH_UNIT as u64));
+    /// Of a new log; none, if it is too short for two batches, or no multiple of their unit.
+    pub fn new(shape: LogShape) -> Option<Self> {
+        let fits = shape.len >= 2 * MOST_LEN as u64 && shape.len.is_multiple_of(BATCH_UNIT as u64);
         let (blocks, records, data) = (Vec::new(), Vec::new(), Vec::new());
-        Self { shape, before: End { end: 0, crc: 0 }, blocks, records, data }
+        fits.then_some(Self { shape, before: End { end: 0, crc: 0 }, blocks, records, data })
     }
 
     /// Where the newest batch ends: all that were made lie before it.

@@ -66,7 +66,7 @@ fn all(upto: u64, lens: &[usize]) -> Vec<(Logged, Vec<u8>)> {
 
 #[test]
 fn what_was_written_is_found_in_order() {
-    let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE), File::new(), 0);
+    let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE).unwrap(), File::new(), 0);
     let lens = [1, 4096, 700, 8, MOST_BYTES, 13];
     batch(&mut batches, &mut file, &mut numbers, &lens[..3]);
     batch(&mut batches, &mut file, &mut numbers, &lens[3..4]);
@@ -88,7 +88,7 @@ fn what_was_written_is_found_in_order() {
 /// Laps: a batch that does not fit begins at the file's begin, and one of the lap before is none.
 #[test]
 fn a_log_goes_round() {
-    let (mut batches, mut file) = (Batches::new(SHAPE), File::new());
+    let (mut batches, mut file) = (Batches::new(SHAPE).unwrap(), File::new());
     let (mut begin, mut number, mut live) = (0, 0, Vec::new());
     for turn in 0..40u64 {
         let len = if turn % 3 == 0 { 900_000 } else { 5000 };
@@ -113,7 +113,7 @@ fn a_log_goes_round() {
 /// or not at all.
 #[test]
 fn a_torn_batch_is_none() {
-    let (mut batches, mut old) = (Batches::new(SHAPE), File::new());
+    let (mut batches, mut old) = (Batches::new(SHAPE).unwrap(), File::new());
     // A lap of blocks that end in the checksum of what is before it: a CRC alone is blind to them.
     let mut block = vec![5; 4092];
     block.extend_from_slice(&crc32c(&block.clone()).to_le_bytes());
@@ -147,7 +147,7 @@ fn a_torn_batch_is_none() {
 
 #[test]
 fn a_damaged_batch_before_a_valid_one_is_told() {
-    let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE), File::new(), 0);
+    let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE).unwrap(), File::new(), 0);
     let places: Vec<_> =
         (0..3).map(|_| batch(&mut batches, &mut file, &mut numbers, &[3000, 9])).collect();
     for (at, len) in &places {
@@ -164,7 +164,7 @@ fn a_damaged_batch_before_a_valid_one_is_told() {
 
 #[test]
 fn what_is_refused_ends_the_log() {
-    let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE), File::new(), 0);
+    let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE).unwrap(), File::new(), 0);
     batch(&mut batches, &mut file, &mut numbers, &[1, 2]);
     let mut count = 0;
     let mut each = |_: &Logged, _: &[u8]| {
@@ -177,7 +177,7 @@ fn what_is_refused_ends_the_log() {
 
 #[test]
 fn a_batch_has_bounds() {
-    let mut batches = Batches::new(SHAPE);
+    let mut batches = Batches::new(SHAPE).unwrap();
     for _ in 0..FULL.records {
         assert!(batches.push(&logged(1), 1, |into| into.fill(1)));
     }
@@ -210,7 +210,7 @@ proptest! {
         begin in prop_oneof![Just(0u64), any::<u64>()],
         len in prop_oneof![Just(SHAPE.len), any::<u64>()],
     ) {
-        let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE), File::new(), 0);
+        let (mut batches, mut file, mut numbers) = (Batches::new(SHAPE).unwrap(), File::new(), 0);
         for _ in 0..3 {
             batch(&mut batches, &mut file, &mut numbers, &[100, 5]);
         }

@@ -14,7 +14,7 @@ const SLOT_WORDS: usize = 8;
 /// What the grantor's memory begins with.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"SiftLog1");
 /// The layout of this file and the protocol of [`crate::Reader`] and [`crate::Writer`].
-pub(crate) const LAYOUT_VERSION: u64 = 1;
+pub(crate) const LAYOUT_VERSION: u64 = 2;
 
 /// Grantor's words.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -22,8 +22,12 @@ pub(crate) const VERSION_AT: usize = 1;
 pub(crate) const EPOCH_AT: usize = 2;
 pub(crate) const ALIVE_AT: usize = 8;
 pub(crate) const TAIL_AT: usize = 16;
-/// Holder's word.
+pub(crate) const UNTIL_AT: usize = 24;
+pub(crate) const ORDER_AT: usize = 32;
+pub(crate) const BEGIN_AT: usize = 40;
+/// Holder's words.
 pub(crate) const HEAD_AT: usize = 0;
+pub(crate) const LOGGED_AT: usize = 8;
 
 /// How much there is of everything. The product has [`FULL`]; a model checker has less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +47,7 @@ pub const FULL: Shape = Shape { page: 512, slots: SLOTS as usize, records: 1024,
 
 const _: () = {
     assert!(FULL.records.is_power_of_two() && FULL.data.is_power_of_two());
-    assert!(FULL.page > TAIL_AT && FULL.page.is_multiple_of(512));
+    assert!(FULL.page > BEGIN_AT && FULL.page.is_multiple_of(512));
     assert!(FULL.grantor_bytes() == (4 << 10) + (64 << 10));
     assert!(FULL.holder_bytes() == (4 << 10) + (64 << 10) + (64 << 10) + (4 << 20));
     assert!(FULL.record(0) == 512 + 8192 && FULL.data(0) == 512 + 8192 + 8192);
@@ -81,6 +85,11 @@ impl Shape {
     /// Up to which record the slot's lease was taken in when it ended.
     pub(crate) const fn ingested(&self, slot: u32) -> usize {
         self.word(slot) + 1
+    }
+
+    /// The order up to which all is durable for the slot's file; 0 if the log is no way for it.
+    pub(crate) const fn covered(&self, slot: u32) -> usize {
+        self.word(slot) + 2
     }
 
     /// Whose size and time a slot of the holder's memory has.

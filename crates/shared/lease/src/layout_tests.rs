@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn data_that_would_not_be_in_one_piece_begin_at_the_rings_begin() {
-    let shape = Shape { page: 24, slots: 1, records: 2, data: 64 };
+    let shape = Shape { page: 48, slots: 1, records: 2, data: 64 };
     assert_eq!(shape.begin(0, 64), Some(0));
     assert_eq!(shape.begin(8, 56), Some(8));
     assert_eq!(shape.begin(8, 57), Some(64));
@@ -13,7 +13,7 @@ fn data_that_would_not_be_in_one_piece_begin_at_the_rings_begin() {
 
 #[test]
 fn a_counter_at_its_end_is_no_position() {
-    let shape = Shape { page: 24, slots: 1, records: 2, data: 64 };
+    let shape = Shape { page: 48, slots: 1, records: 2, data: 64 };
     assert_eq!(shape.begin(u64::MAX - 7, 16), None);
     assert_eq!(shape.behind(u64::MAX - 7, 8), None);
     assert_eq!(shape.behind(u64::MAX - 7, 1), None);

@@ -1,13 +1,14 @@
 //! What holder and grantor say on their socket. A packet is 64 bytes, and the bytes of what is
 //! read. The version comes first. What a message has no use for is zero: each message has one form.
 
+use crate::batch::LogShape;
 use crate::words::Held;
 use siftfs_base::{Result, corrupt};
 use zerocopy::little_endian::{I32, I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 /// The version of messages and memories.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a token.
 pub const TOKEN: usize = 16;
 /// Stands for a handle, a user and a process.
@@ -40,7 +41,14 @@ pub enum Ask {
         held: Held,
         /// As by fdatasync(2).
         datasync: bool,
+        /// Where the newest batch of the session's file log ends, so that the log is forgotten up
+        /// to there; 0 without one.
+        log: u64,
     },
+    /// A file log for the session. Answer: `Log`.
+    Log,
+    /// Forget the file log up to here, once all in it is durable otherwise. No answer.
+    Forget(u64),
     /// Take in what is published, and answer then: `Done`.
     Ingest,
     /// Take in what is published. No answer.
@@ -71,6 +79,8 @@ pub enum Answer {
         /// Its inode's number.
         ino: u64,
     },
+    /// A file log. The packet brings its descriptor.
+    Log(LogShape),
     /// What was read.
     Data(Vec<u8>),
     /// It is done.
@@ -141,8 +151,9 @@ impl Ask {
                 (offset, len) = (at, bytes);
                 3
             }
-            Self::Fsync { held, datasync } => {
+            Self::Fsync { held, datasync, log } => {
                 of(held);
+                offset = log;
                 if datasync { 5 } else { 4 }
             }
             Self::Ingest => 6,
@@ -150,6 +161,11 @@ impl Ask {
             Self::Return(held) => {
                 of(held);
                 8
+            }
+            Self::Log => 9,
+            Self::Forget(log) => {
+                offset = log;
+                10
             }
         };
         RawAsk {
@@ -184,11 +200,12 @@ impl Ask {
             1 => Self::Enter(raw.token),
             2 => Self::Lease(raw.token),
             3 => Self::Read { held, offset, len },
-            4 => Self::Fsync { held, datasync: false },
-            5 => Self::Fsync { held, datasync: true },
+            kind @ (4 | 5) => Self::Fsync { held, datasync: kind == 5, log: offset },
             6 => Self::Ingest,
             7 => Self::Nudge,
             8 => Self::Return(held),
+            9 => Self::Log,
+            10 => Self::Forget(offset),
             kind => return Err(wrong(format!("there is no question {kind}"))),
         };
         if len as usize > MOST_DATA {
@@ -231,6 +248,10 @@ impl Answer {
                 raw.errno = (*errno).into();
                 6
             }
+            Self::Log(LogShape { len, key }) => {
+                (raw.size, raw.number) = ((*len).into(), (*key).into());
+                7
+            }
         };
         raw.kind = kind.into();
         raw
@@ -270,6 +291,7 @@ impl Answer {
             4 => Self::Done,
             5 => Self::Ended,
             6 => Self::Failed(raw.errno.get()),
+            7 => Self::Log(LogShape { len: raw.size.get(), key: raw.number.get() }),
             kind => {
                 return Err(wrong(format!("there is no answer {kind} of {} bytes", data.len())));
             }

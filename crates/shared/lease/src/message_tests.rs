@@ -14,7 +14,13 @@ fn asks() -> impl Strategy<Value = Ask> {
             offset,
             len
         }),
-        (held(), any::<bool>()).prop_map(|(held, datasync)| Ask::Fsync { held, datasync }),
+        (held(), any::<bool>(), any::<u64>()).prop_map(|(held, datasync, log)| Ask::Fsync {
+            held,
+            datasync,
+            log
+        }),
+        Just(Ask::Log),
+        any::<u64>().prop_map(Ask::Forget),
         Just(Ask::Ingest),
         Just(Ask::Nudge),
         held().prop_map(Ask::Return),
@@ -27,6 +33,7 @@ fn answers() -> impl Strategy<Value = Answer> {
         (held(), any::<u64>(), any::<i64>(), any::<u64>())
             .prop_map(|(held, size, mtime, ino)| Answer::Leased { held, size, mtime, ino }),
         proptest::collection::vec(any::<u8>(), 0..100).prop_map(Answer::Data),
+        any::<(u64, u64)>().prop_map(|(len, key)| Answer::Log(LogShape { len, key })),
         Just(Answer::Done),
         Just(Answer::Ended),
         any::<i32>().prop_map(Answer::Failed),
@@ -86,10 +93,10 @@ proptest! {
 #[test]
 fn another_version_is_refused_before_anything_else_is_looked_at() {
     let mut packet = Ask::Enter([7; TOKEN]).encode();
-    packet[0] = 2;
+    packet[0] = 1;
     packet[4] = 99;
     let error = Ask::decode(&packet).unwrap_err().to_string();
-    assert!(error.contains("version 2 instead of 1"), "{error}");
+    assert!(error.contains("version 1 instead of 2"), "{error}");
 }
 
 #[test]

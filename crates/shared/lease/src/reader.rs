@@ -4,8 +4,10 @@
 //! keeps its own position to itself and only publishes it; the holder's is read once per step and
 //! checked; and a record and its data are copied once, and checked in the copy.
 
-use crate::layout::{ALIVE_AT, EPOCH_AT, HEAD_AT, LAYOUT_VERSION, MAGIC, MAGIC_AT, Shape};
-use crate::layout::{TAIL_AT, VERSION_AT};
+use crate::layout::{
+    ALIVE_AT, EPOCH_AT, HEAD_AT, LAYOUT_VERSION, LOGGED_AT, MAGIC, MAGIC_AT, Shape,
+};
+use crate::layout::{BEGIN_AT, ORDER_AT, TAIL_AT, UNTIL_AT, VERSION_AT};
 use crate::record::{Bounds, RECORD, Record};
 use crate::words::{Held, Own, State, Words};
 use siftfs_base::{Result, corrupt};
@@ -64,8 +66,10 @@ impl<G: Own, H: Words> Reader<G, H> {
         let granted = self.granted.get_mut(slot as usize).expect("slots are the grantor's own");
         assert_eq!(*granted, 0, "a slot has one lease");
         *granted = held.number;
-        let index = self.bounds.shape.word(slot);
-        self.grantor.store(index, held.word(State::Granted), Ordering::Release);
+        let shape = self.bounds.shape;
+        // What was said of the slot's lease before does not count for this one.
+        self.grantor.store(shape.covered(slot), 0, Ordering::Relaxed);
+        self.grantor.store(shape.word(slot), held.word(State::Granted), Ordering::Release);
         held
     }
 
@@ -83,6 +87,11 @@ impl<G: Own, H: Words> Reader<G, H> {
     /// Records that were taken in or passed over since the session began.
     pub fn passed(&self) -> u64 {
         self.tail
+    }
+
+    /// Records that the file log has, or need not have, as the holder says.
+    pub fn logged(&self) -> u64 {
+        self.holder.load(LOGGED_AT, Ordering::Acquire)
     }
 
     /// Takes in what is published when it begins. What of it is no lease's any more is passed over.
@@ -173,10 +182,43 @@ impl<G: Own, H: Words> Reader<G, H> {
         taken
     }
 
+    /// All is durable for the file of a lease as of this order, and its log is a way from now on;
+    /// with 0 it is none any more. What was promised by the log before that is published, and an
+    /// ingestion that begins now takes it in.
+    pub fn covered(&self, held: Held, order: u64) {
+        let index = self.bounds.shape.covered(held.slot);
+        self.grantor.store(index, order, Ordering::Release);
+        // The word changed before this fence, and the head is read after it.
+        G::fence();
+    }
+
+    /// The file log is forgotten up to `begin`.
+    pub fn forgot(&self, begin: u64) {
+        // Pairs with the writer's acquire.
+        self.grantor.store(BEGIN_AT, begin, Ordering::Release);
+    }
+
     /// The session is over. Its leases have ended.
     pub fn close(&self) {
         self.grantor.store(ALIVE_AT, 0, Ordering::Release);
     }
+}
+
+/// The grantor vouches for its words up to this time, by CLOCK_BOOTTIME in nanoseconds. One thread
+/// says so.
+pub fn vouch<G: Own>(grantor: &G, until: u64) {
+    grantor.store(UNTIL_AT, until, Ordering::Release);
+}
+
+/// The count of what a later fsync(2) must not overtake. It is stored before the answer to what
+/// counts it up, by one thread at a time.
+pub fn set_order<G: Own>(grantor: &G, order: u64) {
+    grantor.store(ORDER_AT, order, Ordering::SeqCst);
+}
+
+/// That count.
+pub fn order<G: Words>(grantor: &G) -> u64 {
+    grantor.load(ORDER_AT, Ordering::SeqCst)
 }
 
 /// What others are shown of the file of a lease; nothing, if it does not last, or its holder has

@@ -26,7 +26,7 @@ impl Own for Model {
     }
 }
 
-const SHAPE: Shape = Shape { page: 17, slots: 1, records: 2, data: 16 };
+const SHAPE: Shape = Shape { page: 48, slots: 1, records: 2, data: 16 };
 const LARGEST: u64 = 1 << 40;
 
 type Shared = (Arc<Model>, Arc<Model>);
@@ -250,6 +250,86 @@ fn a_write_beside_the_end_of_the_session_is_done_or_not() {
     });
 }
 
+/// How the file log stops being a way for a lease.
+#[derive(Clone, Copy)]
+enum Stops {
+    /// The lease ends.
+    Lease,
+    /// The registry cannot be written.
+    Registry,
+}
+
+/// R37: what a holder was told by its log's words is taken in when they change.
+fn promised_by_the_log(stops: Stops) {
+    bounded(move || {
+        let (mut reader, mut writer, (grantor, _)) = sides();
+        let held = reader.grant(0);
+        assert!(writer.begin(held, 0, 0));
+        set_order(&*grantor, 1);
+        vouch(&*grantor, 9);
+        reader.covered(held, 1);
+        let ends = loom::thread::spawn(move || {
+            let mut taken = Taken::default();
+            match stops {
+                Stops::Lease => reader.end(&[held], &mut taken.sink(), |_, _| {}).unwrap(),
+                Stops::Registry => {
+                    reader.covered(held, 0);
+                    reader.ingest(&mut taken.sink()).unwrap();
+                }
+            }
+            taken
+        });
+        let published = writer.publish(held, Place::End, &[1; 4], 0);
+        let promised = matches!(published, Publish::Published(_))
+            && crate::log_promises(&*grantor, &SHAPE, held, 8);
+        let taken = ends.join().unwrap();
+        assert!(!promised || taken.times(1) == 1, "acknowledged, and neither here nor there");
+        assert!(!crate::log_promises(&*grantor, &SHAPE, held, 8));
+    });
+}
+
+#[test]
+fn r37_what_the_log_promised_is_taken_in_when_the_lease_ends() {
+    promised_by_the_log(Stops::Lease);
+}
+
+#[test]
+fn what_the_log_promised_is_taken_in_when_it_is_given_up() {
+    promised_by_the_log(Stops::Registry);
+}
+
+/// R38, R46: what was answered before the batch was durable is seen by the look after it.
+#[test]
+fn r46_a_log_does_not_overtake_what_was_answered() {
+    bounded(|| {
+        let (mut reader, mut writer, (grantor, _)) = sides();
+        let held = reader.grant(0);
+        assert!(writer.begin(held, 0, 0));
+        set_order(&*grantor, 1);
+        vouch(&*grantor, 9);
+        reader.covered(held, 1);
+        assert!(crate::log_promises(&*grantor, &SHAPE, held, 8));
+        assert!(!crate::log_promises(&*grantor, &SHAPE, held, 9), "nobody vouches for it");
+        let answered = Arc::new(AtomicU64::new(0));
+        let (memory, flag) = (grantor.clone(), answered.clone());
+        let renames = loom::thread::spawn(move || {
+            set_order(&*memory, 2);
+            flag.store(1, Ordering::Release);
+        });
+        let before = answered.load(Ordering::Acquire) == 1;
+        let promised = crate::log_promises(&*grantor, &SHAPE, held, 8);
+        assert!(!before || !promised, "the rename was answered");
+        renames.join().unwrap();
+        // The daemon has made all durable as of then.
+        reader.covered(held, order(&*grantor));
+        assert!(crate::log_promises(&*grantor, &SHAPE, held, 8));
+        // The slot's next lease has no log.
+        reader.end(&[held], &mut |_, _| {}, |_, _| {}).unwrap();
+        let next = reader.grant(0);
+        assert!(!crate::log_promises(&*grantor, &SHAPE, next, 8));
+    });
+}
+
 /// Another program asks for the size after a write has returned, and before.
 #[test]
 fn nobody_is_shown_an_older_size_than_a_write_that_returned() {
@@ -334,7 +414,7 @@ fn hostile(writes: Vec<(usize, u64)>, heads: [u64; 2]) {
             self.0[index].store(value, order);
         }
     }
-    let shape = Shape { page: 24, slots: 2, records: 4, data: 64 };
+    let shape = Shape { page: 48, slots: 2, records: 4, data: 64 };
     let of = |words: usize| Arc::new(Plain((0..words).map(|_| AtomicU64::new(0)).collect()));
     let (grantor, holder) = (of(shape.grantor_words()), of(shape.holder_words()));
     let both = || (grantor.clone(), holder.clone());

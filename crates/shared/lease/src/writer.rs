@@ -5,7 +5,8 @@
 //! round: it changes the word, and reads the head after a fence. So either the holder sees that the
 //! word has changed, or the grantor sees the record.
 
-use crate::layout::{HEAD_AT, MOST_BYTES, Shape, TAIL_AT};
+use crate::batch::{Batches, Logged};
+use crate::layout::{BEGIN_AT, HEAD_AT, LOGGED_AT, MOST_BYTES, ORDER_AT, Shape, TAIL_AT, UNTIL_AT};
 use crate::record::{Bounds, Record};
 use crate::words::{Held, MOST_NUMBER, Own, State, Words};
 use std::sync::Arc;
@@ -81,16 +82,38 @@ pub struct Writer<G, H> {
     tail: u64,
     /// Where the newest record's data end.
     data: u64,
-    /// Where the data of the ring's records begin.
-    begins: Vec<u64>,
+    /// The records of the ring.
+    records: Vec<Record>,
+    /// Records below this one are in the file log, or nobody asks it for them.
+    logged: u64,
+    /// Of the records below this one some are not in the log, and no longer in the ring.
+    missing: u64,
+    /// Records below this one are durable otherwise than by the log, which forgot all it had.
+    promised: u64,
     slots: Vec<Slot>,
 }
 
 impl<G: Words, H: Own> Writer<G, H> {
     /// The writer of new memory. `largest` is the largest size of a file.
     pub fn new((grantor, holder): (Arc<G>, Arc<H>), shape: Shape, largest: u64) -> Self {
-        let (begins, slots) = (vec![0; shape.records], vec![Slot::default(); shape.slots]);
-        Self { grantor, holder, shape, largest, head: 0, tail: 0, data: 0, begins, slots }
+        let none =
+            Record { held: Held { slot: 0, number: 0 }, offset: 0, len: 0, data: 0, time: 0 };
+        let (records, slots) = (vec![none; shape.records], vec![Slot::default(); shape.slots]);
+        let (head, tail, data, logged, missing, promised) = (0, 0, 0, 0, 0, 0);
+        Self {
+            grantor,
+            holder,
+            shape,
+            largest,
+            head,
+            tail,
+            data,
+            records,
+            logged,
+            missing,
+            promised,
+            slots,
+        }
     }
 
     /// A lease was granted of a file of this size and mtime. False: it cannot be.
@@ -136,6 +159,7 @@ impl<G: Words, H: Own> Writer<G, H> {
             Ok(room) => room,
             Err(why) => return why,
         };
+        self.lose(self.shape.behind(data, bytes.len()).expect("seen when room was found"));
         let len = u32::try_from(bytes.len()).expect("a mebibyte at most");
         let record = Record { held, offset, len, data, time };
         self.put(&record, bytes);
@@ -167,13 +191,12 @@ impl<G: Words, H: Own> Writer<G, H> {
         if self.head - tail >= self.shape.records as u64 {
             return Err(Publish::Full);
         }
-        let at = |number: u64| (number & (self.shape.records as u64 - 1)) as usize;
         let begin = self.shape.begin(self.data, len);
         let span = begin.and_then(|begin| Some((begin, self.shape.behind(begin, len)?)));
         let (begin, behind) = span.ok_or(Publish::Unfit)?;
         let oldest = match tail == self.head {
             true => begin,
-            false => *self.begins.get(at(tail)).expect("the index is within the ring"),
+            false => self.at(tail).data,
         };
         match behind - oldest <= self.shape.data as u64 {
             true => Ok((begin, begin - oldest)),
@@ -187,8 +210,58 @@ impl<G: Words, H: Own> Writer<G, H> {
         self.holder.copy_in(shape.data(record.data), bytes);
         self.holder.copy_in(shape.record(self.head), &record.encode(&bounds));
         let index = (self.head & (shape.records as u64 - 1)) as usize;
-        *self.begins.get_mut(index).expect("the index is within the ring") = record.data;
+        *self.records.get_mut(index).expect("the index is within the ring") = *record;
         self.data = shape.behind(record.data, bytes.len()).expect("seen when room was found");
+    }
+
+    fn at(&self, number: u64) -> &Record {
+        let index = (number & (self.shape.records as u64 - 1)) as usize;
+        self.records.get(index).expect("the index is within the ring")
+    }
+
+    /// The next record is to have data up to `behind`. What the file log does not have and is
+    /// written over by that was taken in, and can only be made durable by the daemon.
+    fn lose(&mut self, behind: u64) {
+        let waiting = self.head - self.logged;
+        if waiting >= self.shape.records as u64
+            || waiting > 0 && behind - self.at(self.logged).data > self.shape.data as u64
+        {
+            (self.missing, self.logged) = (self.head, self.head);
+        }
+    }
+
+    /// Records that were published since the session began.
+    pub fn published(&self) -> u64 {
+        self.head
+    }
+
+    /// Puts all records into the batch in the making that the file log does not have yet; answers
+    /// which the next one is. None: the daemon alone can make them durable.
+    pub fn batch(&self, batches: &mut Batches) -> Option<u64> {
+        batches.clear();
+        if self.missing > self.promised {
+            return None;
+        }
+        for number in self.logged..self.head {
+            let Record { held, offset, len, data, time } = *self.at(number);
+            let copy = |into: &mut [u8]| self.holder.copy_out(self.shape.data(data), into);
+            if !batches.push(&Logged { held, offset, time }, len as usize, copy) {
+                return None;
+            }
+        }
+        Some(self.head)
+    }
+
+    /// The file log has the records below this one.
+    pub fn logged(&mut self, records: u64) {
+        self.logged = self.logged.max(records);
+        self.holder.store(LOGGED_AT, self.logged, Ordering::Release);
+    }
+
+    /// The daemon made the records below this one durable, and forgot what the log had.
+    pub fn promised(&mut self, records: u64) {
+        self.promised = self.promised.max(records);
+        self.logged(records);
     }
 }
 
@@ -196,6 +269,22 @@ impl<G: Words, H: Own> Writer<G, H> {
 pub fn lasts<G: Words>(grantor: &G, shape: &Shape, held: Held) -> bool {
     G::fence();
     is_granted(grantor, shape, held)
+}
+
+/// Does the file log alone make a file of this lease durable, at this time by CLOCK_BOOTTIME in
+/// nanoseconds? It does if it says so after the batch is persistent (rules R37, R38 and R46).
+pub fn log_promises<G: Words>(grantor: &G, shape: &Shape, held: Held, now: u64) -> bool {
+    G::fence();
+    let order = grantor.load(ORDER_AT, Ordering::Acquire);
+    let covered = grantor.load(shape.covered(held.slot), Ordering::Acquire);
+    let until = grantor.load(UNTIL_AT, Ordering::Acquire);
+    covered != 0 && covered == order && now < until && is_granted(grantor, shape, held)
+}
+
+/// What the grantor has forgotten of the file log: the position of the first batch that counts.
+pub fn forgotten<G: Words>(grantor: &G) -> u64 {
+    // Pairs with the grantor's release: the log's file may be written again before it.
+    grantor.load(BEGIN_AT, Ordering::Acquire)
 }
 
 fn is_granted<G: Words>(grantor: &G, shape: &Shape, held: Held) -> bool {

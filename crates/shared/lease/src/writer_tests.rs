@@ -21,7 +21,7 @@ impl Own for Plain {
     }
 }
 
-const SHAPE: Shape = Shape { page: 24, slots: 2, records: 4, data: 64 };
+const SHAPE: Shape = Shape { page: 48, slots: 2, records: 4, data: 64 };
 const LARGEST: u64 = 1000;
 
 fn plain(words: usize) -> Arc<Plain> {

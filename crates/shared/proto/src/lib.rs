@@ -76,6 +76,14 @@ pub trait Holder: Send + Sync {
         let _ = lease;
         None
     }
+
+    /// Something that a later fsync(2) must not overtake was done, or the session begins: `order`
+    /// counts such things on this volume, from 1 on. What was done is answered after this returns.
+    /// Only a session that lends is told; no number comes after a larger one. Called under the
+    /// Runtime's lock: it writes a word, and waits for nothing.
+    fn ordered(&self, order: u64) {
+        let _ = order;
+    }
 }
 
 /// Where a submitted request's answer goes.

@@ -12,6 +12,7 @@ mod keys;
 mod killed;
 mod lanes;
 mod leftovers;
+mod lent;
 mod log;
 mod marker;
 mod medium;

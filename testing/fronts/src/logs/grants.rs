@@ -86,7 +86,8 @@ fn listen(path: &Path) -> Result<OwnedFd> {
 /// What cannot be made.
 pub fn grantor(sessions: Arc<Sessions>, tokens: &Arc<Tokens>, socket: &Path) -> Result<Grantor> {
     let (opens, given) = (Arc::new(Lenders(sessions)), Arc::new(Given(tokens.clone())));
-    let grantor = Grantor::start(listen(socket)?, opens, given, Bounds::default()).map_err(said)?;
+    let grantor =
+        Grantor::start(listen(socket)?, opens, given, None, Bounds::default()).map_err(said)?;
     tokens.listen_at(socket).map_err(said)?;
     Ok(grantor)
 }

@@ -105,6 +105,17 @@ fn append_by_shell(path: &Path, line: &str) {
     run("sh", &["-c", &format!("echo {line} >> {}", path.display())]).ok();
 }
 
+/// What comes in the end.
+fn patiently<T>(mut what: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(got) = what() {
+            return got;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("it never comes");
+}
+
 /// Appends under a lease, by the kernel, and by other programs, turn and turn about: each record
 /// is there once and whole.
 #[test]
@@ -121,8 +132,12 @@ fn appends_by_all_ways_meet() {
         match n % 3 {
             0 => {
                 let own = leased.take().filter(|leased| leased.len() != Through::Mount);
-                // After three recalls within a second nobody gets the lease for a while.
-                leased = own.or_else(|| session.lease(&file).ok());
+                // After three recalls within a second nobody gets the lease for a while, and not
+                // before the shell's descriptor is closed. Once it is waited for.
+                leased = own.or_else(|| match n {
+                    30 => Some(patiently(|| session.lease(&file).ok())),
+                    _ => session.lease(&file).ok(),
+                });
                 match &leased {
                     Some(own) => {
                         assert_ne!(own.append(record.as_bytes()), Through::Mount);

@@ -354,7 +354,8 @@ impl Server {
         let telling = untold.tell();
         let Some(attr) = self.shown(ino) else { return Ok(()) };
         let size = if all { Size::Ours(attr.size) } else { Size::Own };
-        let time = NewTime { mtime: all.then_some(attr.mtime), taken: telling.taken() };
+        let (mtime, ctime) = (all.then_some(attr.mtime), attr.ctime);
+        let time = NewTime { mtime, ctime, taken: telling.taken() };
         let reset = self.sections.refresh(&attr, size, Some(time))?;
         if let Reset::Times { mtime, ctime } = reset
             && let Some(_turn) = telling.answered()

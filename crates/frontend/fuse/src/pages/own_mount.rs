@@ -268,8 +268,11 @@ pub(crate) enum Size {
 
 /// A time of change that a kernel is to take that owns the times.
 pub(crate) struct NewTime {
-    /// The mtime, too; without it that stays, and the ctime becomes the kernel's present.
+    /// The mtime, too; without it that stays. The ctime becomes the kernel's present.
     pub(crate) mtime: Option<Timestamp>,
+    /// Without an mtime, a kernel that has this ctime or a younger one takes none: else it would
+    /// move after whatever program moved it last.
+    pub(crate) ctime: Timestamp,
     /// Called when it has taken it, and sends no older times any more.
     pub(crate) taken: Box<dyn FnOnce() + Send>,
 }
@@ -414,7 +417,7 @@ fn reset_here(
 }
 
 /// Has a kernel that owns the times take one, and asks it for those that it has then.
-fn set_time(file: &OwnedFd, NewTime { mtime, taken }: NewTime) -> io::Result<Reset> {
+fn set_time(file: &OwnedFd, NewTime { mtime, ctime, taken }: NewTime) -> io::Result<Reset> {
     let left = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     // A kernel changes no ctime alone. The atime is the server's: it answers this thread with the
     // one that it has, and the kernel takes that.
@@ -423,16 +426,24 @@ fn set_time(file: &OwnedFd, NewTime { mtime, taken }: NewTime) -> io::Result<Res
         Some(mtime) => (left, Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() }),
         None => (now, left),
     };
-    rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
+    if mtime.is_some() || own_times(file)?.1 < ctime {
+        rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
+    }
     // close(2) waits until older times that the kernel was sending have come, and then takes the
     // file's lock, which a utimensat(2) holds until its times are here and there.
     drop(file.try_clone()?);
     taken();
     drop(file.try_clone()?);
+    let (mtime, ctime) = own_times(file)?;
+    Ok(Reset::Times { mtime, ctime })
+}
+
+/// The mtime and ctime that a kernel has which owns them.
+fn own_times(file: &OwnedFd) -> io::Result<(Timestamp, Timestamp)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = statx(file, "", flags, StatxFlags::MTIME | StatxFlags::CTIME)?;
     let time = |t: StatxTimestamp| Timestamp { sec: t.tv_sec, nsec: t.tv_nsec };
-    Ok(Reset::Times { mtime: time(stat.stx_mtime), ctime: time(stat.stx_ctime) })
+    Ok((time(stat.stx_mtime), time(stat.stx_ctime)))
 }
 
 /// Sets the size of a file that is open for reading.

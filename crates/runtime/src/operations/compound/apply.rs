@@ -17,6 +17,7 @@ impl State {
     /// Applies the plan.
     pub fn apply_compound(&mut self, plan: &mut Plan<'_>) -> Step<()> {
         let time = self.metadata.log.now();
+        self.metadata.log.changes.ordered();
         for change in std::mem::take(&mut plan.changes) {
             self.apply_name(plan, &change, time)?;
             plan.changes.push(change);

@@ -16,7 +16,7 @@ mod plan;
 use crate::endpoint::Call;
 use crate::operations::group::{Checked, Group, Hindrance};
 use crate::runtime::Runtime;
-use crate::staging::capture::Selection;
+use crate::staging::capture::{Asked, Selection};
 use crate::staging::pause::Pause;
 use crate::staging::sequencer::Writer;
 use crate::staging::stage::Draft;
@@ -209,7 +209,7 @@ impl Steps<'_> {
 impl Metadata {
     /// What a compound changed, as one record; `None` if nothing of it is to be staged.
     fn draft_compound(&mut self, lane: usize, files: &[InodeNr]) -> Result<Option<Draft>> {
-        self.draft_in(lane, files, false, &Selection::All)
+        self.draft_in(lane, files, Asked::default(), &Selection::All)
             .map_err(|_| corrupt(Steps::NAME, "what was checked is not staged"))
     }
 }

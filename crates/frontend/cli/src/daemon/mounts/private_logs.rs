@@ -74,7 +74,8 @@ impl PrivateLogs {
         let ino = std::fs::symlink_metadata(&socket)?.ino();
         let tokens = mount.tokens();
         let bounds = Bounds { commit, ..Bounds::default() };
-        let grantor = Grantor::start(listener, opens, Arc::new(Given(tokens.clone())), bounds)?;
+        let grantor =
+            Grantor::start(listener, opens, Arc::new(Given(tokens.clone())), None, bounds)?;
         tokens.listen_at(&socket)?;
         Ok(Some(Self { grantor, socket, ino }))
     }

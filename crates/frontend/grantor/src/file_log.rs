@@ -1,0 +1,75 @@
+//! A session's file log, as the daemon has it: which leases' records count, and what of it is
+//! forgotten (`docs/design/private-logs.md`, "The file log").
+
+use crate::{LogFile, Registered};
+use siftfs_base::Result;
+use siftfs_lease::BATCH_UNIT;
+
+pub(crate) struct FileLog {
+    file: Box<dyn LogFile>,
+    /// What is forgotten of it.
+    begin: u64,
+    /// The registry could not be written: the log is of no use any more.
+    failed: bool,
+}
+
+impl FileLog {
+    pub fn new(file: Box<dyn LogFile>) -> Self {
+        Self { file, begin: 0, failed: false }
+    }
+
+    /// The log's file.
+    pub fn file(&self) -> &dyn LogFile {
+        &*self.file
+    }
+
+    /// Can the newest batch end here? None ends before what is forgotten.
+    pub fn is_end(&self, end: u64) -> bool {
+        end.is_multiple_of(BATCH_UNIT as u64) && end >= self.begin
+    }
+
+    /// From now on the lease's records count. False: the log has no room for it.
+    ///
+    /// # Errors
+    /// The registry cannot be written.
+    pub fn register(&mut self, lease: Registered) -> Result<bool> {
+        if self.failed { Ok(false) } else { self.file.register(lease) }
+    }
+
+    /// The log is forgotten up to `end`.
+    ///
+    /// # Errors
+    /// The registry cannot be written.
+    pub fn forget(&mut self, end: u64) -> Result<()> {
+        if end > self.begin && !self.failed {
+            self.file.forget(end)?;
+        }
+        self.begin = end;
+        Ok(())
+    }
+
+    /// Records of these leases do not count any more.
+    ///
+    /// # Errors
+    /// The registry cannot be written.
+    pub fn end(&mut self, numbers: &[u64]) -> Result<()> {
+        if self.failed { Ok(()) } else { self.file.end(numbers) }
+    }
+
+    /// The registry cannot be written: the log has nothing any more.
+    ///
+    /// # Errors
+    /// Its file cannot be changed, either.
+    pub fn give_up(&mut self) -> Result<()> {
+        self.failed = true;
+        self.file.empty()
+    }
+
+    /// The log goes, with its row of the registry. All of its leases have ended.
+    ///
+    /// # Errors
+    /// The registry cannot be written.
+    pub fn remove(self) -> Result<()> {
+        self.file.remove()
+    }
+}

@@ -1,0 +1,171 @@
+//! File logs whose registry is in memory, can fail, and can be looked at as a crash leaves it.
+
+use siftfs_base::{Result, errno};
+use siftfs_grantor::{LogFile, LogShape, Logs, Registered};
+use siftfs_lease::{LOG_BYTES, Logged, Scanned, scan};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tempfile::TempDir;
+
+/// What is known of a log.
+#[derive(Clone, Debug)]
+pub struct Row {
+    path: PathBuf,
+    shape: LogShape,
+    /// The leases whose records count.
+    pub leases: Vec<Registered>,
+    /// What is forgotten.
+    pub begin: u64,
+}
+
+/// All logs of a volume.
+#[derive(Default)]
+struct Registry {
+    rows: Mutex<BTreeMap<u64, Row>>,
+    fails: AtomicBool,
+    writes: AtomicU64,
+}
+
+impl Registry {
+    /// Changes a row, durably.
+    fn change(&self, number: u64, change: impl FnOnce(&mut Row)) -> Result<()> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(errno(libc::EIO));
+        }
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        change(rows.get_mut(&number).expect("the log is there"));
+        Ok(())
+    }
+}
+
+/// Makes logs in a directory of its own.
+pub struct TestLogs {
+    registry: Arc<Registry>,
+    dir: TempDir,
+    made: AtomicU64,
+}
+
+impl Default for TestLogs {
+    fn default() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        Self { registry: Arc::default(), dir, made: AtomicU64::new(0) }
+    }
+}
+
+struct TestLog {
+    registry: Arc<Registry>,
+    number: u64,
+    shape: LogShape,
+    file: File,
+}
+
+impl Logs for TestLogs {
+    fn create(&self, _process: u32) -> Result<Box<dyn LogFile>> {
+        let number = self.made.fetch_add(1, Ordering::SeqCst);
+        let path = self.dir.path().join(format!("log-{number}"));
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = file.expect("a file");
+        file.set_len(LOG_BYTES).expect("space");
+        let shape = LogShape { len: LOG_BYTES, key: 1000 + number };
+        let row = Row { path, shape, leases: Vec::new(), begin: 0 };
+        self.registry.rows.lock().unwrap_or_else(PoisonError::into_inner).insert(number, row);
+        Ok(Box::new(TestLog { registry: self.registry.clone(), number, shape, file }))
+    }
+}
+
+impl LogFile for TestLog {
+    fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
+        (self.file.as_fd(), self.shape)
+    }
+
+    fn register(&mut self, lease: Registered) -> Result<bool> {
+        self.registry.change(self.number, |row| row.leases.push(lease)).map(|()| true)
+    }
+
+    fn end(&mut self, numbers: &[u64]) -> Result<()> {
+        let change = |row: &mut Row| row.leases.retain(|lease| !numbers.contains(&lease.number));
+        self.registry.change(self.number, change)
+    }
+
+    fn forget(&mut self, end: u64) -> Result<()> {
+        self.registry.change(self.number, |row| {
+            assert!(end > row.begin, "a log is forgotten further on");
+            row.begin = end;
+        })
+    }
+
+    fn empty(&self) -> Result<()> {
+        self.file.set_len(0).map_err(|_| errno(libc::EIO))
+    }
+
+    fn remove(self: Box<Self>) -> Result<()> {
+        let mut rows = self.registry.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = rows.get(&self.number).expect("the log is there");
+        assert!(
+            row.leases.is_empty() || self.registry.fails.load(Ordering::SeqCst),
+            "no lease is left: {row:?}"
+        );
+        rows.remove(&self.number);
+        Ok(())
+    }
+}
+
+impl TestLogs {
+    /// From now on no row can be written, or they can be again.
+    pub fn fail(&self, fails: bool) {
+        self.registry.fails.store(fails, Ordering::SeqCst);
+    }
+
+    /// How often a row was written.
+    pub fn writes(&self) -> u64 {
+        self.registry.writes.load(Ordering::SeqCst)
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> Vec<Row> {
+        let rows = self.registry.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.values().cloned().collect()
+    }
+
+    /// What a crash leaves.
+    pub fn snapshot(&self) -> Vec<(Row, Vec<u8>)> {
+        let read = |row: Row| {
+            let bytes = std::fs::read(&row.path).expect("the log's file");
+            (row, bytes)
+        };
+        self.rows().into_iter().map(read).collect()
+    }
+}
+
+/// Reads a log as recovery does. `write` gets what counts: the lease of the row, where, and what.
+pub fn replay(
+    (row, bytes): &(Row, Vec<u8>),
+    mut write: impl FnMut(&Registered, u64, &[u8]),
+) -> Scanned {
+    let mut read = |at: u64, into: &mut [u8]| match bytes
+        .get(at as usize..)
+        .filter(|rest| rest.len() >= into.len())
+    {
+        Some(from) => {
+            into.copy_from_slice(&from[..into.len()]);
+            Ok(())
+        }
+        None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+    };
+    let mut each = |logged: &Logged, bytes: &[u8]| {
+        let of = |lease: &&Registered| {
+            (lease.slot, lease.number) == (logged.held.slot, logged.held.number)
+        };
+        if let Some(lease) = row.leases.iter().find(of) {
+            write(lease, logged.offset, bytes);
+        }
+        Ok(())
+    };
+    // One that was emptied has nothing.
+    scan(&mut read, &row.shape, row.begin, &mut each).unwrap_or_default()
+}
