@@ -21,6 +21,8 @@ mod orphans;
 mod parallel;
 mod physical;
 mod private_logs;
+mod private_logs_mixed;
+mod programs;
 mod publish;
 mod record_area;
 mod sections;

@@ -1,109 +1,27 @@
 //! Rules about logs of programs: R16, R35 to R37, R41, R54.
 
 use super::bytes;
+use super::programs::{Folder, Program, dead, recovered};
 use siftfs_base::{Clock, Error, ManualClock, Timestamp};
 use siftfs_crash::{Back, Bench, VolumeKind, base_image_of, deterministic, devices};
 use siftfs_crash::{e2fsck_image, fault_device, media_of, mem_media};
 use siftfs_device::{Cut, FaultDevice, Image};
 use siftfs_fsck::Severity;
-use siftfs_lease::{BATCH_UNIT, Batches, Held, LOG_BYTES, LogShape, Logged};
+use siftfs_lease::{BATCH_UNIT, Held, LOG_BYTES};
 use siftfs_log::{HOST_SLOTS, HostState};
-use siftfs_placement::{
-    Discarded, LocalVolume, LogsReport, OpenOptions, Threads, discard_log_on, recover_on,
-};
-use siftfs_registry::{Directory, LogRow, RegisteredLease};
+use siftfs_placement::{Discarded, LocalVolume, OpenOptions, Threads, discard_log_on, recover_on};
+use siftfs_registry::{Directory, RegisteredLease};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
 
 const KIND: VolumeKind = VolumeKind::SMALL;
 const SIZE: u64 = 20_000;
 /// The newest record's bytes.
 const NEW: &[u8] = b"acknowledged by the program's own log";
-
-/// A directory on a disk, and what was in it once.
-struct Folder {
-    _top: TempDir,
-    logs: PathBuf,
-    kept: PathBuf,
-}
-
-impl Folder {
-    fn new() -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let top = tempfile::tempdir_in(program.parent().expect("its folder")).expect("made");
-        let (logs, kept) = (top.path().join("logs"), top.path().join("kept"));
-        Self { _top: top, logs, kept }
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let all = fs::read_dir(&self.logs).expect("it is there");
-        all.map(|entry| entry.expect("read").path()).collect()
-    }
-
-    /// Keeps what is there: recovery removes files, and changes none.
-    fn keep(&self) {
-        fs::create_dir(&self.kept).expect("made");
-        for file in self.files() {
-            fs::hard_link(&file, self.kept.join(file.file_name().expect("one"))).expect("linked");
-        }
-    }
-
-    fn clear(&self) {
-        self.files().iter().for_each(|file| fs::remove_file(file).expect("removed"));
-    }
-
-    fn bring_back(&self) {
-        self.clear();
-        for file in fs::read_dir(&self.kept).expect("kept").map(|entry| entry.expect("read")) {
-            fs::hard_link(file.path(), self.logs.join(file.file_name())).expect("linked");
-        }
-    }
-}
-
-/// A program with a log: what its library does.
-struct Program {
-    row: LogRow,
-    batches: Batches,
-}
-
-impl Program {
-    fn new(directory: &Directory, process: u32) -> Self {
-        let row = directory.new_log(process).expect("a log");
-        let batches = Batches::new(LogShape { len: row.len(), key: row.key() });
-        Self { row, batches }
-    }
-
-    /// A lease whose records count from now on.
-    fn lease(&mut self, b: &Bench, path: &str, number: u64) -> Held {
-        let (attr, slot) = (b.attr(path), number as u32);
-        let lease = RegisteredLease { slot, number, ino: attr.ino, generation: attr.generation };
-        assert_eq!(self.row.register(lease), Ok(true));
-        Held { slot, number }
-    }
-
-    fn log(&mut self, held: Held, offset: u64, data: &[u8]) {
-        self.log_at(held, offset, data, 1_600_000_000_000_000_000);
-    }
-
-    /// One batch with one record.
-    fn log_at(&mut self, held: Held, offset: u64, data: &[u8], time: i64) {
-        let record = Logged { held, offset, time };
-        assert!(self.batches.push(&record, data.len(), |to| to.copy_from_slice(data)));
-        let batch = self.batches.seal(0).expect("there is room");
-        let written = rustix::io::pwrite(self.row.descriptor(), batch.bytes, batch.place);
-        assert_eq!(written, Ok(batch.bytes.len()));
-    }
-}
-
-/// The number of a process that has ended.
-fn dead() -> std::process::Child {
-    std::process::Command::new("sleep").arg("1000").spawn().expect("it starts")
-}
 
 /// A volume with the durable files a and b, and a program that ends before the volume does.
 struct World {
@@ -163,12 +81,6 @@ fn crashed(kind: VolumeKind) -> (Image, Folder, [Vec<u8>; 2]) {
     let (image, folder) = w.crash();
     folder.keep();
     (image, folder, wanted)
-}
-
-fn recovered(image: &Image) -> (Image, LogsReport) {
-    let (device, media) = mem_media(image);
-    let report = recover_on(media, &deterministic()).unwrap_or_else(|e| panic!("{e}"));
-    (device.snapshot(), report.private_logs)
 }
 
 fn check(image: &Image, wanted: &[Vec<u8>; 2], what: &str) {
