@@ -63,7 +63,8 @@ pub struct Program {
 impl Program {
     pub fn new(directory: &Directory, process: u32) -> Self {
         let row = directory.new_log(process).expect("a log");
-        let batches = Batches::new(LogShape { len: row.len(), key: row.key() });
+        let shape = LogShape { len: row.len(), key: row.key() };
+        let batches = Batches::new(shape).expect("a log is long enough");
         Self { row, batches }
     }
 

@@ -99,7 +99,7 @@ impl Server {
     ) -> Result<Attr> {
         // A thread of ours has the kernel ask: nothing is to change.
         if self.sections.resets(cred.pid) {
-            return self.entry(cred, Request::GetAttr { file: ino.into() });
+            return self.taken(cred, ino, &set);
         }
         if set.size.is_some() {
             self.sections.resized(ino);
@@ -146,6 +146,22 @@ impl Server {
             self.copied_up.note_mode(cred, ino);
         }
         Ok(attr)
+    }
+
+    /// The answer to a thread of ours that has the kernel take a size or times. A kernel that takes
+    /// the present for its ctime shows that once it has the answer: so it is stored before, if it is
+    /// younger than ours.
+    fn taken(&self, cred: &Credentials, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
+        let present = set.ctime.filter(|_| self.agreed.writeback && set.mtime.is_none());
+        let _turn = present.map(|_| self.kernel_times.turn([ino]));
+        let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
+        match present.filter(|present| *present > attr.ctime) {
+            None => Ok(attr),
+            ctime => {
+                let set = SetAttr { ctime, ..SetAttr::default() };
+                self.entry(cred, Request::SetAttr { file: ino.into(), set, times: true })
+            }
+        }
     }
 
     /// A SETATTR without a field: chown(path, -1, -1), or the announcement of a write. If the
