@@ -186,6 +186,7 @@ impl Part {
             | Reply::Data(_)
             | Reply::Blocks(_)
             | Reply::Written { .. }
+            | Reply::WrittenLast { .. }
             | Reply::Offset(_)
             | Reply::Names(_)
             | Reply::Statfs(_)
