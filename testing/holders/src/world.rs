@@ -8,7 +8,8 @@ use siftfs_device::{Device, MemDevice};
 use siftfs_grantor::{Bounds, Grantor, Logs, Opens, Peer, Redeemed, Redeems, Token};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs_on};
 use siftfs_proto::{
-    Credentials, FileService, Holder, Identity, Limits, Opening, Owed, Reply, Request,
+    Credentials, FileService, Holder, Identity, LeaseId, Limits, Opening, Owed, Reply, Request,
+    Shown,
 };
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -26,14 +27,34 @@ struct Opener {
     sessions: Sessions,
     said: Option<Duration>,
     early: bool,
+    deaf: bool,
     kept: Arc<AtomicU64>,
+}
+
+/// A holder that is told of no recall.
+struct Deaf(Arc<dyn Holder>);
+
+impl Holder for Deaf {
+    fn recall(&self, _lease: LeaseId) {}
+
+    fn attributes(&self, lease: LeaseId) -> Option<Shown> {
+        self.0.attributes(lease)
+    }
+
+    fn ordered(&self, order: u64) {
+        self.0.ordered(order);
+    }
 }
 
 impl Opens for Opener {
     fn open(&self, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
         let (identity, limits) = (Identity::Kernel, Limits::default());
         let opening = Opening { identity, administrator: false, limits };
-        let service = self.sessions.lender(opening, holder.clone())?;
+        let told = match self.deaf {
+            true => Arc::new(Deaf(holder.clone())) as Arc<dyn Holder>,
+            false => holder.clone(),
+        };
+        let service = self.sessions.lender(opening, told)?;
         let (said, kept, early) = (self.said, self.kept.clone(), self.early.then_some(holder));
         Ok(Arc::new(Counted { service, said, kept, early }))
     }
@@ -145,6 +166,8 @@ pub struct Setting {
     pub said: Option<Duration>,
     /// Every lease is recalled before the grantor knows of it.
     pub early: bool,
+    /// No recall reaches the grantor.
+    pub deaf: bool,
     /// Programs get file logs.
     pub file_logs: bool,
 }
@@ -153,7 +176,8 @@ impl Default for Setting {
     /// A volume of 64 MiB on which nothing ends by itself.
     fn default() -> Self {
         let bounds = Bounds { commit: EVER, unused: EVER, ..Bounds::default() };
-        Self { size: 64 << 20, bounds, said: None, early: false, file_logs: false }
+        let (early, deaf, file_logs) = (false, false, false);
+        Self { size: 64 << 20, bounds, said: None, early, deaf, file_logs }
     }
 }
 
@@ -176,8 +200,8 @@ impl World {
         let listener = listen(&dir.path().join("socket"));
         let tokens = Arc::new(Tokens::default());
         let (sessions, kept) = (volume.sessions(), Arc::default());
-        let Setting { said, early, .. } = setting;
-        let opens = Arc::new(Opener { sessions, said, early, kept: Arc::clone(&kept) });
+        let Setting { said, early, deaf, .. } = setting;
+        let opens = Arc::new(Opener { sessions, said, early, deaf, kept: Arc::clone(&kept) });
         let logs = setting.file_logs.then(|| Arc::new(TestLogs::default()));
         let given = logs.clone().map(|logs| logs as Arc<dyn Logs>);
         let grantor = Grantor::start(listener, opens, tokens.clone(), given, setting.bounds);

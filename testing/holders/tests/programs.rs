@@ -140,6 +140,29 @@ fn what_was_written_finds_room_on_a_full_volume() {
     }
 }
 
+/// A program that writes on while what it wrote is taken in, with more than the ring holds: what it
+/// was told is done finds room, and no more than that. The grantor waits for no recall.
+#[test]
+fn a_full_volume_ends_a_lease_in_time() {
+    let world = World::new(Setting { deaf: true, ..Setting::default() });
+    let user = world.user();
+    let (f, big) = (user.make("f", b""), user.make("big", b""));
+    let mut program = start(&world, f);
+    let mut at = 0;
+    for len in [1 << 20, 4096] {
+        while user.write(big, at, &vec![1; len]).is_ok() {
+            at += len as u64;
+        }
+    }
+    let done: usize = program.tell("fill 20000").parse().expect("a number");
+    assert!(done < 20_000, "the volume has no room for all of it");
+    assert_eq!(program.tell("sync"), "mount", "nothing is lost");
+    let seen = user.read(f);
+    assert_eq!((seen.len(), seen.iter().all(|byte| *byte == b'f')), (done * 4096, true));
+    program.wait();
+    world.close();
+}
+
 /// A recall that comes before the grantor has read the answer that grants the lease.
 #[test]
 fn a_recall_that_comes_early_is_not_lost() {

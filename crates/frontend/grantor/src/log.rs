@@ -6,11 +6,20 @@ use crate::counters::Counters;
 use crate::file_log::FileLog;
 use crate::holder::{Told, believable};
 use siftfs_base::{InodeNr, Result, Timestamp};
-use siftfs_lease::{Held, Memory, Reader, Record, View};
-use siftfs_proto::{Credentials, FileService, Handle, LeaseId, Request, WriteData};
+use siftfs_lease::{FULL, Held, MOST_BYTES, Memory, Reader, Record, View, recall};
+use siftfs_proto::{
+    Credentials, FileService, Handle, LENT_BYTES, LENT_WRITE_BYTES, LENT_WRITES, LeaseId, Reply,
+    Request, WriteData,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+/// There is space for what waits in a ring, whatever it is.
+const _: () = {
+    assert!(FULL.records as u64 <= LENT_WRITES && FULL.data as u64 <= LENT_BYTES);
+    assert!(MOST_BYTES as u64 <= LENT_WRITE_BYTES);
+};
 
 /// What a session works with, and never changes.
 pub(crate) struct Means {
@@ -114,7 +123,8 @@ impl Log {
         }
     }
 
-    /// Takes in what is published. A file that could not be written is no longer leased afterwards.
+    /// Takes in what is published. A file that could not be written is no longer leased afterwards,
+    /// and none is if there was no space but what the session has set aside.
     ///
     /// # Errors
     /// The holder broke a rule, or the session is over.
@@ -239,7 +249,8 @@ impl Log {
     }
 }
 
-/// A record becomes its file's. What cannot be written is kept for the file.
+/// A record becomes its file's. What cannot be written is kept for the file. `failed` are the
+/// leases that are to end: that of such a file, and all when the space that is set aside is used.
 fn take_in(
     means: &Means,
     slots: &mut [Option<Leased>],
@@ -257,7 +268,9 @@ fn take_in(
     };
     let time = Some(believable(record.time, leased.mtime));
     let request = Request::LeaseWrite { lease: leased.lease, offset, data, time };
-    let written = means.call(&leased.credentials, request).and_then(|reply| reply.written());
+    let answer = means.call(&leased.credentials, request);
+    let last = matches!(answer, Ok(Reply::WrittenLast { .. }));
+    let written = answer.and_then(|reply| reply.written());
     Counters::add(&means.counters.records, 1);
     Counters::add(&means.counters.bytes, len);
     leased.used = Instant::now();
@@ -276,5 +289,12 @@ fn take_in(
             let errno = if errno == libc::ENOSPC { errno } else { libc::EIO };
             leased.error.get_or_insert(errno);
         }
+    }
+    if last {
+        // Before the ring has room for one more: there is space for what it has by now.
+        let all = slots.iter().flatten().map(|leased| leased.held);
+        let recalled = recall(&*means.told.memories.0, &FULL, all);
+        let others: Vec<_> = recalled.into_iter().filter(|held| !failed.contains(held)).collect();
+        failed.extend(others);
     }
 }

@@ -59,8 +59,8 @@ const CLOSURE_MIN: usize = 8;
 /// Blocks that a session which lends has set aside while it has a lease: what it may have answered
 /// by the time that all its leases have ended. That is the write which found no other space, and
 /// those that wait then, [`LENT_WRITES`] at most. A write of `n` bytes touches
-/// `n / BLOCK_BYTES + 2` blocks at most, if both its ends lie in the middle of one, and the bytes of
-/// all are bounded, too. To that comes what the tree may want for each ([`lent_cost`]).
+/// `n / BLOCK_BYTES + 2` blocks at most, if both its ends lie in the middle of one, and the bytes
+/// of all are bounded, too. To that comes what the tree may want for each ([`lent_cost`]).
 pub const LENT_RESERVE: u64 = {
     let writes = LENT_WRITES + 1;
     let blocks = (LENT_BYTES + LENT_WRITE_BYTES) / BLOCK_BYTES + 2 * writes;

@@ -164,12 +164,7 @@ impl<G: Own, H: Words> Reader<G, H> {
         if lasting.is_empty() {
             return Ok(());
         }
-        for held in &lasting {
-            let index = shape.word(held.slot);
-            self.grantor.store(index, held.word(State::Recalled), Ordering::Release);
-        }
-        // The words changed before this fence, and the head is read after it.
-        G::fence();
+        recall(&*self.grantor, &shape, lasting.iter().copied());
         let taken = self.ingest(sink);
         for held in &lasting {
             let index = shape.word(held.slot);
@@ -202,6 +197,21 @@ impl<G: Own, H: Words> Reader<G, H> {
     pub fn close(&self) {
         self.grantor.store(ALIVE_AT, 0, Ordering::Release);
     }
+}
+
+/// Leases are about to end: what the holder writes from here on is not done before they have, and
+/// then only if it was taken in. Answers which of them were granted. The thread that has the reader
+/// may say so while it takes a record in, and [`Reader::end`] follows.
+pub fn recall<G: Own>(grantor: &G, shape: &Shape, leases: impl Iterator<Item = Held>) -> Vec<Held> {
+    let word = |held: &Held| grantor.load(shape.word(held.slot), Ordering::Relaxed);
+    let granted = |held: &Held| held.state(word(held)) == Some(State::Granted);
+    let recalled: Vec<Held> = leases.filter(granted).collect();
+    for held in &recalled {
+        grantor.store(shape.word(held.slot), held.word(State::Recalled), Ordering::Release);
+    }
+    // The words changed before this fence, and the head is read after it.
+    G::fence();
+    recalled
 }
 
 /// The grantor vouches for its words up to this time, by CLOCK_BOOTTIME in nanoseconds. One thread
