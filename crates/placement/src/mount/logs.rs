@@ -120,7 +120,7 @@ impl LogsReport {
             let (offset, time) = (record.offset, time_of(record.time));
             let (ino, generation) = (lease.ino, lease.generation);
             let write = LoggedWrite { ino, generation, offset, time, data };
-            match runtime.write_logged(&write) {
+            match write.write_to(runtime) {
                 Ok(()) => {
                     self.records += 1;
                     self.bytes += data.len() as u64;
