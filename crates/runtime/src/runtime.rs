@@ -162,12 +162,12 @@ impl Runtime {
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
             time,
             changes: Default::default(),
+            reserves: Default::default(),
             recovery: None,
         };
         let lenders = sharing.order.live();
-        let tree = Tree { fs, meta, inodes: Inodes::new(orphans) };
         let state = State {
-            metadata: Metadata { tree, log },
+            metadata: Metadata { tree: Tree { fs, meta, inodes: Inodes::new(orphans) }, log },
             pages,
             fills: Default::default(),
             stats: Default::default(),

@@ -10,6 +10,8 @@ mod support;
 mod deaths;
 #[path = "private_logs/doors.rs"]
 mod doors;
+#[path = "private_logs/file_logs.rs"]
+mod file_logs;
 #[path = "private_logs/program.rs"]
 mod program;
 #[path = "private_logs/refused.rs"]

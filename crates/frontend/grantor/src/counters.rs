@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counts {
     /// Sessions that there are.
     pub sessions: u64,
+    /// Sessions with a file log: programs make durable themselves what they wrote.
+    pub file_logs: u64,
     /// Leases that last.
     pub leases: u64,
     /// Records that were taken in, since the mount was made.
@@ -23,6 +25,7 @@ pub struct Counts {
 
 #[derive(Default)]
 pub(crate) struct Counters {
+    pub file_logs: AtomicU64,
     pub leases: AtomicU64,
     pub records: AtomicU64,
     pub bytes: AtomicU64,
@@ -36,6 +39,7 @@ impl Counters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
             sessions: sessions as u64,
+            file_logs: of(&self.file_logs),
             leases: of(&self.leases),
             records: of(&self.records),
             bytes: of(&self.bytes),

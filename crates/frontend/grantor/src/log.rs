@@ -9,6 +9,7 @@ use siftfs_base::{InodeNr, Result, Timestamp};
 use siftfs_lease::{Held, Memory, Reader, Record, View};
 use siftfs_proto::{Credentials, FileService, Handle, LeaseId, Request, WriteData};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// What a session works with, and never changes.
@@ -171,7 +172,7 @@ impl Log {
         }
         let _ = means.call(&cred, Request::Release { handle: *handle });
         means.redeems.returned(*ino, *process);
-        means.counters.leases.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        means.counters.leases.fetch_sub(1, Relaxed);
     }
 
     /// All leases that last.
@@ -190,8 +191,11 @@ impl Log {
         }
         let ended = self.end(means, self.lasting());
         self.over = true;
-        if let Some(Err(error)) = self.file.take().map(FileLog::remove) {
-            tracing::error!(%error, "a file log of private logs cannot be removed");
+        if let Some(file) = self.file.take() {
+            means.counters.file_logs.fetch_sub(1, Relaxed);
+            if let Err(error) = file.remove() {
+                tracing::error!(%error, "a file log of private logs cannot be removed");
+            }
         }
         self.reader.close();
         for leased in self.slots.drain(..).flatten() {

@@ -228,6 +228,7 @@ impl Session {
         match passed {
             Ok(passed) if !log.is_over() => {
                 log.file = Some(file);
+                Counters::add(&self.means.counters.file_logs, 1);
                 Ok(Some(Passed { answer: Answer::Log(shape), descriptors: [passed] }))
             }
             _ => file.remove().map(|()| None),

@@ -1,5 +1,6 @@
 //! Sessions that hold write leases, and what they ask for.
 
+use crate::support::World;
 use siftfs_base::{Error, Timestamp};
 use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::Access;
@@ -9,6 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 pub const ROOT: u32 = ROOT_INO;
+
+/// A volume on which several sessions that lend can set space aside.
+pub fn roomy(lanes: u16) -> World {
+    World::of_size(96 << 20, lanes)
+}
 
 pub type Session = Arc<dyn FileService>;
 

@@ -3,7 +3,6 @@
 
 use crate::doors::{BY_FILE, BY_NAME};
 use crate::holders::*;
-use crate::support::World;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,7 +58,7 @@ fn elsewhere(ino: u32, handle: Handle) -> Vec<Request> {
 /// All that may be asked for, but for what `EPERM` is not the answer to.
 #[test]
 fn r31_a_lender_changes_nothing_else() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     make(&kernel, "f");
@@ -137,7 +136,7 @@ impl Cache for Counted {
 /// concerns it: what it has of a file that is leased, and nothing else.
 #[test]
 fn a_kernel_stays_alone_beside_lenders() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let cache = Arc::new(Counted::default());
     let kernel = v.front(Opening::kernel(), cache.clone()).expect("a session");
@@ -164,7 +163,7 @@ fn a_kernel_stays_alone_beside_lenders() {
 /// the kernel did not ask for: there is no other front end.
 #[test]
 fn a_kernels_write_beside_lenders_is_its_own() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     let handle = make(&kernel, "f");
@@ -191,7 +190,7 @@ fn a_kernels_write_beside_lenders_is_its_own() {
 /// what a write would do beside writing.
 #[test]
 fn a_program_is_alone_or_gets_no_lease() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (session, ..) = lender(&v);
@@ -247,7 +246,7 @@ fn a_program_is_alone_or_gets_no_lease() {
 /// A file that another program opens to write it, or that gets set-id bits, while it is drained.
 #[test]
 fn what_comes_while_a_file_drains_is_counted_at_the_grant() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (kernel, told) = caching(&v);
     make(&kernel, "f");
@@ -291,7 +290,7 @@ fn what_comes_while_a_file_drains_is_counted_at_the_grant() {
 /// A program that opens a file beside its own lease does not end it; only a kernel knows that.
 #[test]
 fn a_holder_opens_its_file_once_more() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (kernel, other) = (v.session(Opening::kernel()).expect("a session"), user(&v));
     make(&kernel, "f");

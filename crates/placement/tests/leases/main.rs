@@ -6,6 +6,7 @@ mod holders;
 mod lending;
 mod ordered;
 mod shown;
+mod space;
 #[path = "../support/mod.rs"]
 mod support;
 mod times;

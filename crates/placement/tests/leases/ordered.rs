@@ -2,7 +2,6 @@
 //! R38, R46 and R49).
 
 use crate::holders::*;
-use crate::support::World;
 use siftfs_proto::compound::{
     Access, BytesArg, Compound, FileArg, NumberArg, Step, StepNr, Wanted,
 };
@@ -167,7 +166,7 @@ const OTHERS: &[(&str, Build)] = &[
 /// Each lender has heard of each before it is answered, by both ways to ask.
 #[test]
 fn r46_what_no_fsync_overtakes_is_counted_before_its_answer() {
-    let world = World::new(2);
+    let world = roomy(2);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (_lender, _, told) = lender(&v);
@@ -199,7 +198,7 @@ fn r46_what_no_fsync_overtakes_is_counted_before_its_answer() {
 /// A list that is taken away says less or more than the mode did.
 #[test]
 fn r38_a_list_that_goes_counts() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (_lender, _, told) = lender(&v);
@@ -215,7 +214,7 @@ fn r38_a_list_that_goes_counts() {
 /// A session that begins hears how far the count is, and one that ended hears nothing more.
 #[test]
 fn a_new_session_hears_the_present_count() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (_first, _, first) = lender(&v);
@@ -238,7 +237,7 @@ fn a_new_session_hears_the_present_count() {
 #[test]
 fn the_count_never_goes_back() {
     const TURNS: u64 = 200;
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (_lender, _, told) = lender(&v);

@@ -2,7 +2,6 @@
 //! as it may.
 
 use crate::holders::*;
-use crate::support::World;
 use siftfs_base::Timestamp;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
@@ -30,7 +29,7 @@ fn listed(session: &Session, name: &str) -> Option<Attr> {
 
 #[test]
 fn what_a_holder_shows_is_told_and_recalls_nothing() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, told, shows) = shower(&v);
     let kernel = v.session(Opening::kernel()).expect("a session");
@@ -70,7 +69,7 @@ fn what_a_holder_shows_is_told_and_recalls_nothing() {
 /// time that is before what is there or after now.
 #[test]
 fn r54_what_is_shown_is_bounded() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, told, shows) = shower(&v);
     let kernel = v.session(Opening::kernel()).expect("a session");
@@ -106,7 +105,7 @@ fn r54_what_is_shown_is_bounded() {
 /// A lease that is over shows nothing: it ends, and nobody waits for its holder.
 #[test]
 fn r54_a_lease_that_is_over_shows_nothing() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, told, shows) = shower(&v);
     let kernel = v.session(Opening::kernel()).expect("a session");
@@ -125,7 +124,7 @@ fn r54_a_lease_that_is_over_shows_nothing() {
 /// and until then an append at the end that it believes in goes to the end.
 #[test]
 fn r50_a_shown_end_is_believed() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, _recalled, shows) = shower(&v);
     let handle = make(&session, "f");
@@ -172,7 +171,7 @@ fn r50_a_shown_end_is_believed() {
 /// Seen to fail, with bytes at the older end, when only the size that was shown is noted.
 #[test]
 fn r50_an_end_that_was_not_shown_is_believed() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, _recalled, shows) = shower(&v);
     let handle = make(&session, "f");
@@ -207,7 +206,7 @@ fn r50_an_end_that_was_not_shown_is_believed() {
 /// A lease that ends with the size that everybody was told of is nobody's business.
 #[test]
 fn r39_an_end_that_was_told_is_not_told_again() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, _recalled, shows) = shower(&v);
     let handle = make(&session, "f");
@@ -226,7 +225,7 @@ fn r39_an_end_that_was_told_is_not_told_again() {
 /// To open a file to be read shows nothing of it, whatever its holder shows.
 #[test]
 fn to_open_a_file_to_be_read_recalls_nothing() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let (session, told) = holder(&v);
     let others = [v.session(Opening::kernel()).expect("a session"), user(&v)];
@@ -249,7 +248,7 @@ fn to_open_a_file_to_be_read_recalls_nothing() {
 /// it, and nobody would hear of that.
 #[test]
 fn attributes_that_no_lender_changes_recall_nothing() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     make(&kernel, "f");

@@ -1,7 +1,6 @@
 //! The time of a file that the holder of its lease has written.
 
 use crate::holders::*;
-use crate::support::World;
 use siftfs_base::Timestamp;
 use siftfs_proto::*;
 
@@ -9,7 +8,7 @@ use siftfs_proto::*;
 /// (rule R54). Times go by no other request of a session that lends.
 #[test]
 fn r54_a_holder_says_when_a_file_was_written() {
-    let world = World::new(1);
+    let world = roomy(1);
     let v = world.open();
     let kernel = v.session(Opening::kernel()).expect("a session");
     make(&kernel, "f");

@@ -15,7 +15,12 @@ pub struct World {
 impl World {
     /// A freshly made volume of 24 MiB with this many lanes.
     pub fn new(lanes: u16) -> Self {
-        let dev = Arc::new(MemDevice::new(24 << 20));
+        Self::of_size(24 << 20, lanes)
+    }
+
+    /// The same of this size in bytes.
+    pub fn of_size(size: u64, lanes: u16) -> Self {
+        let dev = Arc::new(MemDevice::new(size));
         let any: Arc<dyn Device> = dev.clone();
         let opts = MkfsOptions { log_size: Some(6 << 20), lanes, ..MkfsOptions::default() };
         mkfs_on(any.clone(), &opts).expect("mkfs");

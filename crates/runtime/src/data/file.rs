@@ -390,8 +390,11 @@ impl Metadata {
     pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
         let wanted = self.tree.homeless(ino, first, end)?;
         let blocks: u64 = wanted.iter().map(|(s, e)| e - s).sum();
-        if blocks > 0 {
-            self.check_space(blocks, privileged)?;
+        if blocks > 0
+            && let Err(short) = self.check_space(blocks, privileged)
+            && !self.log.reserves.spend(blocks)
+        {
+            return Err(short);
         }
         self.keep_space(ino, &wanted);
         Ok(())

@@ -5,7 +5,8 @@ use crate::data::file::Input;
 use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::{kind_of, kind_of_entry};
 use crate::namespace::unchecked::take_privileges;
-use crate::state::room::ALLOCATE_PIECE;
+use crate::session::recall;
+use crate::state::room::{ALLOCATE_PIECE, fill_up};
 use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
 use crate::state::{State, Tree};
@@ -215,17 +216,34 @@ impl Call<'_> {
         time: Option<Timestamp>,
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        self.runtime.mutate(&self.doing, |st| {
+        let last = self.runtime.mutate(&self.doing, |st| {
             let ino = self.use_lease(st, lease)?;
             let now = st.metadata.log.now();
             let at = match time {
                 Some(time) => time.min(now).max(st.metadata.tree.attr(ino)?.mtime),
                 None => now,
             };
-            self.write_at(st, (ino, offset), &mut data, (false, true), at)
+            self.taking_in(st, |st| self.write_at(st, (ino, offset), &mut data, (false, true), at))
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        if last {
+            recall::tell_all(self.runtime, self.session.id);
+            return Ok(Reply::WrittenLast { len });
+        }
         Ok(Reply::Written { len })
+    }
+
+    /// Writes what the session has answered already, if it lends: what it has set aside may be used
+    /// for it. Returns whether it was.
+    fn taking_in(&self, st: &mut State, write: impl FnOnce(&mut State) -> Step<()>) -> Step<bool> {
+        if !self.session.lends {
+            return write(st).map(|()| false);
+        }
+        fill_up(&mut st.metadata);
+        st.metadata.log.reserves.begin(self.session.id);
+        let written = write(st);
+        let used = st.metadata.log.reserves.end();
+        written.map(|()| used)
     }
 
     /// Writes as much as the largest file takes; a caller that comes back for the rest gets EFBIG.

@@ -5,6 +5,7 @@ use crate::session::{Session, recall};
 use crate::staging::capture::Asked;
 use crate::state::State;
 use crate::state::leases::Does;
+use crate::state::room::may_set_aside;
 use crate::state::step::{Step, Stop};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
@@ -79,6 +80,7 @@ impl Call<'_> {
                     let State { leases, metadata, .. } = &mut *st;
                     let never_granted = leases.end(ino, &mut metadata.tree.inodes);
                     debug_assert!(never_granted.is_none());
+                    recall::give_space_back(&mut st, self.session.id);
                 }
                 Err(e)
             }
@@ -179,10 +181,17 @@ impl Call<'_> {
         if st.leases.is_in_the_way(session, ino, now) {
             return Err(Stop::Recall(ino));
         }
+        if self.session.lends {
+            let privileged = st.metadata.tree.privileged(self.cred);
+            may_set_aside(&mut st.metadata, session, privileged)?;
+        }
         let generation = st.metadata.tree.node(ino).inode.generation;
         let most = self.session.opening.limits.leases;
         let lease = st.leases.begin((session, most), (ino, generation), now)?;
         st.metadata.tree.inodes.keep(ino);
+        if self.session.lends {
+            st.metadata.log.reserves.set_aside(session);
+        }
         Ok((ino, lease))
     }
 

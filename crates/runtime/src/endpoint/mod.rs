@@ -164,6 +164,7 @@ impl Endpoint {
             st.sections.end_all(id);
             st.metadata.tree.inodes.end_session(id);
             let leased = st.leases.end_session(id);
+            st.metadata.log.reserves.give_back(id);
             let _owed = recall::end(&self.runtime, st, &leased);
             self.runtime.lock().metadata.tree.inodes.has_to_free()
         });

@@ -311,7 +311,8 @@ impl Metadata {
             block_size: 4096,
             blocks,
             free,
-            available: free.saturating_sub(self.tree.fs.reserved_blocks()),
+            available: free
+                .saturating_sub(self.tree.fs.reserved_blocks() + self.log.reserves.kept()),
             files: u64::from(self.tree.fs.layout.inode_count()),
             files_free: self.tree.fs.free_inodes(),
             name_max: 255,

@@ -4,6 +4,7 @@
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::state::leases::Recalled;
+use crate::state::tree::references::SessionId;
 use siftfs_base::InodeNr;
 use siftfs_proto::{LeaseId, Owed};
 use std::sync::{MutexGuard, PoisonError};
@@ -36,6 +37,21 @@ pub fn end_leases(runtime: &Runtime) {
     recalled.into_iter().for_each(|lease| await_end(runtime, lease));
 }
 
+/// The session's leases are to end, and its holder is told so. Nobody waits for that.
+pub(crate) fn tell_all(runtime: &Runtime, session: SessionId) {
+    let files = runtime.lock().leases.of_session(session);
+    for ino in files {
+        let _recalled = begin(runtime, ino);
+    }
+}
+
+/// The session has no lease any more, if that is so: what it has set aside is free.
+pub(crate) fn give_space_back(st: &mut State, session: SessionId) {
+    if !st.leases.has_any(session) {
+        st.metadata.log.reserves.give_back(session);
+    }
+}
+
 /// Ends the leases whose terms are over.
 pub(crate) fn sweep(runtime: &Runtime) {
     let st = runtime.lock();
@@ -50,14 +66,15 @@ pub(crate) fn end(runtime: &Runtime, mut st: MutexGuard<'_, State>, files: &[Ino
     if files.is_empty() {
         return owed;
     }
-    let State { leases, sharing, metadata, .. } = &mut *st;
-    let inodes = &mut metadata.tree.inodes;
     let mut notices = Vec::new();
     for ino in files {
+        let State { leases, sharing, metadata, .. } = &mut *st;
+        let inodes = &mut metadata.tree.inodes;
         if let Some(ended) = leases.end(*ino, inodes) {
             let told = sharing.after_lease(ended, inodes);
             leases.settles(*ino, told.owed());
             notices.push(told);
+            give_space_back(&mut st, ended.session);
         }
     }
     drop(st);

@@ -183,12 +183,20 @@ impl Leases {
     /// A session ends. Its leases are to be ended: the files.
     pub fn end_session(&mut self, session: SessionId) -> Vec<InodeNr> {
         match self.holders.remove(&session) {
-            Some(holding) if holding.leases > 0 => {
-                let own = self.of_file.iter().filter(|(_, lease)| lease.session == session);
-                own.map(|(ino, _)| *ino).collect()
-            }
+            Some(holding) if holding.leases > 0 => self.of_session(session),
             _ => Vec::new(),
         }
+    }
+
+    /// The files that are leased to the session, or about to be.
+    pub fn of_session(&self, session: SessionId) -> Vec<InodeNr> {
+        let own = self.of_file.iter().filter(|(_, lease)| lease.session == session);
+        own.map(|(ino, _)| *ino).collect()
+    }
+
+    /// Is a file leased to the session, or about to be?
+    pub fn has_any(&self, session: SessionId) -> bool {
+        self.holders.get(&session).is_some_and(|holding| holding.leases > 0)
     }
 
     /// Is nothing granted any more?

@@ -6,8 +6,10 @@ use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::Tree;
 use crate::state::step::{Need, Step, Stop};
-use siftfs_base::{BLOCK_BYTES, InodeNr, errno};
+use crate::state::tree::references::SessionId;
+use siftfs_base::{BLOCK_BYTES, InodeNr, Result, errno};
 use siftfs_log::JournalData;
+use siftfs_proto::{LENT_BYTES, LENT_WRITE_BYTES, LENT_WRITES};
 
 /// Blocks that one operation may add to the running transaction at worst, besides what a directory
 /// insert costs. A rename that replaces a file has most, 14: the inodes of both directories, of
@@ -53,6 +55,17 @@ const MAX_PENDING_NAMES: usize = 65_536;
 
 /// Name operations that one record carries at least, however small the journal is.
 const CLOSURE_MIN: usize = 8;
+
+/// Blocks that a session which lends has set aside while it has a lease: what it may have answered
+/// by the time that all its leases have ended. That is the write which found no other space, and
+/// those that wait then, [`LENT_WRITES`] at most. A write of `n` bytes touches
+/// `n / BLOCK_BYTES + 2` blocks at most, if both its ends lie in the middle of one, and the bytes of
+/// all are bounded, too. To that comes what the tree may want for each ([`lent_cost`]).
+pub const LENT_RESERVE: u64 = {
+    let writes = LENT_WRITES + 1;
+    let blocks = (LENT_BYTES + LENT_WRITE_BYTES) / BLOCK_BYTES + 2 * writes;
+    blocks + blocks / TREE_PART + writes * PATH_BLOCKS
+};
 
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 const SPACE_SLACK: u64 = 32;
@@ -226,6 +239,13 @@ pub fn with_tree(blocks: u64) -> u64 {
     blocks + blocks / OWN_TREE_PART + PATH_BLOCKS
 }
 
+/// What a write of this many new blocks takes of a session's reserve: the blocks, what is promised
+/// beside them for their trees ([`TREE_PART`]; a block at most for the part that a division leaves
+/// out), and the path to them.
+pub fn lent_cost(blocks: u64) -> u64 {
+    blocks + blocks / TREE_PART + PATH_BLOCKS
+}
+
 /// Journal blocks that the entries of this many ranges take in a descriptor.
 pub fn tag_blocks(ranges: usize) -> usize {
     ranges / RANGES_PER_BLOCK
@@ -294,13 +314,10 @@ impl Metadata {
         self.transaction_blocks() * parts > self.log.max_transaction_blocks()
     }
 
-    /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
+    /// Blocks that may be allocated or reserved: free in the last durable state, not promised, and
+    /// not set aside.
     pub fn spendable(&self) -> u64 {
-        let reserved = self.log.running.data.reserved();
-        self.tree
-            .fs
-            .available_blocks()
-            .saturating_sub(reserved + reserved / TREE_PART + SPACE_SLACK)
+        unpromised(self).saturating_sub(self.log.reserves.kept())
     }
 
     /// Share in use of a lane or of the running transaction, whichever is fuller. A full record
@@ -313,6 +330,35 @@ impl Metadata {
         }
         self.log.staging.lanes()[lane].fill().max(transaction)
     }
+}
+
+/// Blocks that are free in the last durable state, and not promised.
+fn unpromised(metadata: &Metadata) -> u64 {
+    let reserved = metadata.log.running.data.reserved();
+    let promised = reserved + reserved / TREE_PART + SPACE_SLACK;
+    metadata.tree.fs.available_blocks().saturating_sub(promised)
+}
+
+/// Sessions' reserves that were used are whole again, if there is space for all.
+pub fn fill_up(metadata: &mut Metadata) {
+    if unpromised(metadata) >= metadata.log.reserves.kept() {
+        metadata.log.reserves.fill_up();
+    }
+}
+
+/// Is there space that the session may set aside, if it has not? The caller is as of
+/// [`Metadata::check_space`].
+///
+/// # Errors
+/// `ENOSPC`, also if what it has set aside was used.
+pub fn may_set_aside(metadata: &mut Metadata, session: SessionId, privileged: bool) -> Result<()> {
+    fill_up(metadata);
+    let held_back = if privileged { 0 } else { metadata.tree.fs.reserved_blocks() };
+    let has = match metadata.log.reserves.left(session) {
+        Some(left) => left == LENT_RESERVE,
+        None => metadata.spendable() >= LENT_RESERVE + held_back,
+    };
+    if has { Ok(()) } else { Err(errno(libc::ENOSPC)) }
 }
 
 impl Log {

@@ -61,6 +61,14 @@ pub trait FileService: Send + Sync {
     }
 }
 
+/// Writes that a session which lends may have answered before it gives them by `LeaseWrite`, at
+/// most, of all its leases together: there will be space for them ([`Reply::WrittenLast`]).
+pub const LENT_WRITES: u64 = 1024;
+/// ... and their bytes.
+pub const LENT_BYTES: u64 = 4 << 20;
+/// ... and the bytes of one of them.
+pub const LENT_WRITE_BYTES: u64 = 1 << 20;
+
 /// A session that may hold write leases.
 pub trait Holder: Send + Sync {
     /// Another session wants the file: the lease is to be returned, and before it everything that

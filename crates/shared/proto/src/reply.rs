@@ -39,6 +39,13 @@ pub enum Reply {
         /// The number of bytes.
         len: u32,
     },
+    /// As `Written`, of a `LeaseWrite` for which there was no space but what the session has set
+    /// aside. All its leases are recalled, and it answers no write any more before they have
+    /// ended: there is space for [`LENT_WRITES`](crate::LENT_WRITES) more.
+    WrittenLast {
+        /// The number of bytes.
+        len: u32,
+    },
     /// A place in a file, in bytes.
     Offset(u64),
     /// Entries of a directory, in its order; none at its end.
@@ -115,7 +122,7 @@ answers! {
     /// Bytes, in either form.
     data: Self::Data(bytes) => bytes, Self::Blocks(blocks) => blocks.to_vec(); Vec<u8>
     /// A number of bytes.
-    written: Self::Written { len } => len; u32
+    written: Self::Written { len } | Self::WrittenLast { len } => len; u32
     /// A place in a file.
     offset: Self::Offset(at) => at; u64
     /// Entries of a directory.

@@ -191,10 +191,15 @@ pub enum Request {
     /// that often is it open there to be written by the program itself. `EAGAIN` if it is open to
     /// be written there more or less often at the moment of the grant, `EOPNOTSUPP` for a file with
     /// set-id bits or capabilities, and for one that is immutable or append-only.
+    ///
+    /// A session that lends sets space aside with its first lease, for as long as it has one, for
+    /// what it answers before it gives it. `ENOSPC` if there is none, or what was set aside was
+    /// used and is not whole again.
     Lease { file: Target, writers: Option<u64> },
     /// Write what nobody else has seen, as `Write` does, also while the lease is recalled. The file
     /// was written at `time`, if the holder says so, but not before it was changed last, and not
-    /// after now. `ESTALE` if the lease has ended, or is another session's. Reply: `Written`.
+    /// after now. `ESTALE` if the lease has ended, or is another session's. Reply: `Written`, or
+    /// `WrittenLast`, which only a session that lends is told.
     LeaseWrite { lease: LeaseId, offset: u64, data: WriteData, time: Option<Timestamp> },
     /// Begin the term anew, unless the lease is recalled. Errors as of `LeaseWrite`. Reply: `Done`.
     LeaseKeep { lease: LeaseId },

@@ -89,6 +89,9 @@ pub struct Mount {
 pub struct PrivateLogs {
     /// Programs that have a session.
     pub sessions: u64,
+    /// Those of them that make durable themselves what they wrote, by a log of their own (medium
+    /// *file*); for the others the daemon does (medium *daemon*).
+    pub file_logs: u64,
     /// Files that are leased to them.
     pub leases: u64,
     /// Records that were taken in since it was mounted.

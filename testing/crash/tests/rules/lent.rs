@@ -177,9 +177,9 @@ fn leased(b: Bench) -> (Bench, Lender) {
 fn benches() -> [Bench; 3] {
     let area = Compact { most: 64 << 10, percent: 100, ..Compact::default() };
     [
-        Bench::new(VolumeKind::SMALL),
-        Bench::new(VolumeKind::TWO_LANES),
-        Bench::with_record_area(VolumeKind::SMALL.with_area(), area),
+        Bench::new(VolumeKind::ROOMY),
+        Bench::new(VolumeKind::ROOMY_TWO_LANES),
+        Bench::with_record_area(VolumeKind::ROOMY.with_area(), area),
     ]
 }
 
@@ -230,7 +230,7 @@ fn r46_nor_does_one_that_has_nothing_to_do() {
 /// What no record takes: the fsync becomes a commit, and waits for the records before it as well.
 #[test]
 fn r46_a_lenders_fsync_that_commits() {
-    let (b, lender) = leased(Bench::new(VolumeKind::TWO_LANES));
+    let (b, lender) = leased(Bench::new(VolumeKind::ROOMY_TWO_LANES));
     b.mkdir("e");
     b.durable("e/g", &bytes(5, 3000));
     b.write("b", 0, &bytes(9, 3000));

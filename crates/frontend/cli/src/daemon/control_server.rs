@@ -309,8 +309,8 @@ fn mount(front: &Mounted) -> Mount {
 }
 
 fn private_logs(counts: Counts) -> PrivateLogs {
-    let Counts { sessions, leases, records, bytes, refused, ended, lost } = counts;
-    PrivateLogs { sessions, leases, records, bytes, refused, ended, lost }
+    let Counts { sessions, file_logs, leases, records, bytes, refused, ended, lost } = counts;
+    PrivateLogs { sessions, file_logs, leases, records, bytes, refused, ended, lost }
 }
 
 /// As the socket carries it.

@@ -76,7 +76,7 @@ impl Daemon {
             report.warning(&self.volume, text);
         }
         let (ends, ended) = channel();
-        let mounts = Mounts::new(&self.volume, volume.sessions(), ends);
+        let mounts = Mounts::new(&self.volume, (volume.sessions(), volume.private_logs()), ends);
         let control = match self.start(&mounts, &volume) {
             Ok(control) => control,
             Err(failure) => {

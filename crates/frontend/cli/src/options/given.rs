@@ -1,5 +1,6 @@
 //! A value of an option, as it was given, and what it is read as.
 
+use crate::options::parsed::FileLogs;
 use crate::options::size::parse_size;
 use siftfs_placement::MIN_MEMORY;
 use std::fmt::Display;
@@ -63,6 +64,17 @@ impl Given<'_> {
             "off" => Ok(false),
             other if other == on => Ok(true),
             _ => Err(self.wrong(format_args!("{on} or off"))),
+        }
+    }
+
+    /// Whether programs have private logs, and where those lie.
+    pub fn file_logs(&self) -> Result<(bool, FileLogs), String> {
+        match self.value {
+            "off" => Ok((false, FileLogs::None)),
+            "daemon" => Ok((true, FileLogs::None)),
+            "on" => Ok((true, FileLogs::Beside)),
+            dir if dir.starts_with('/') => Ok((true, FileLogs::In(dir.into()))),
+            _ => Err(self.wrong("not off, on, daemon or an absolute path")),
         }
     }
 

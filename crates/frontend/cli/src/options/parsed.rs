@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Options {
     /// For the kernel.
     pub mount: MountOptions,
+    /// Where logs of its programs lie, if they may have any.
+    pub file_logs: FileLogs,
     /// The directory of the volume that is mounted, from the volume's root; `None`: that root.
     pub subdir: Option<PathBuf>,
     /// For the volume.
@@ -24,6 +26,18 @@ pub struct Options {
     pub daemon: DaemonOptions,
     /// For the process that does the background work.
     pub service: ServiceOptions,
+}
+
+/// Where the logs lie by which programs make durable themselves what they wrote.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum FileLogs {
+    /// There are none: the daemon makes durable what programs wrote.
+    #[default]
+    None,
+    /// Beside the file that has the volume's log, or the volume.
+    Beside,
+    /// In this directory.
+    In(PathBuf),
 }
 
 /// Which process does the background work.

@@ -103,8 +103,9 @@ fn private_logs(logs: &PrivateLogs) -> String {
         lost => format!(", {} LOST", count(lost)),
     };
     format!(
-        "; private logs of {} programs, {} files leased, {} records taken in{lost}",
+        "; private logs of {} programs ({} sync by themselves), {} files leased, {} records taken in{lost}",
         count(logs.sessions),
+        count(logs.file_logs),
         count(logs.leases),
         count(logs.records)
     )

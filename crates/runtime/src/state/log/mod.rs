@@ -8,6 +8,7 @@ pub mod permissions;
 pub mod pushed;
 pub mod questions;
 pub mod recovery;
+pub mod reserves;
 pub mod running;
 pub mod staging;
 pub mod time;
@@ -15,6 +16,7 @@ pub mod time;
 pub use self::ledger::{Ledger, TxnInfo};
 use self::names::NameLog;
 pub use self::recovery::Recovery;
+use self::reserves::Reserves;
 pub use self::running::Running;
 pub use self::staging::Staging;
 pub use self::time::Time;
@@ -39,6 +41,8 @@ pub struct Log {
     pub time: Time,
     /// What the operation under way has changed.
     pub changes: Changes,
+    /// What sessions have set aside of the free space.
+    pub reserves: Reserves,
     /// `None` on a volume that was clean: rule R18 comes before the mount.
     pub recovery: Option<Recovery>,
 }

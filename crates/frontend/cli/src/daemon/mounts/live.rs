@@ -3,12 +3,13 @@
 
 use crate::control::messages::Device;
 use crate::daemon::mounts::mounted::{Mounted, Wanted, take_away};
-use crate::daemon::mounts::private_logs::PrivateLogs;
+use crate::daemon::mounts::private_logs::{LogPlace, PrivateLogs};
 use crate::daemon::mounts::sockets::Sockets;
+use crate::options::parsed::Options;
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{Front, FuseMount, Gate, MountEntry, MountOptions, NewMount};
 use siftfs_grantor::Opens;
-use siftfs_placement::Sessions;
+use siftfs_placement::{PrivateLogs as Registry, Sessions};
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
 use signal_hook::consts::SIGXCPU;
 use std::io;
@@ -35,6 +36,7 @@ pub struct Mounts {
     volume: PathBuf,
     gate: Gate,
     sessions: Sessions,
+    registry: Arc<Registry>,
     ends: Sender<End>,
     /// Held while `State::live` changes, so that names and mounts go together. Taken before it.
     sockets: Mutex<Option<Sockets>>,
@@ -108,11 +110,16 @@ fn relock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Mounts {
     /// None yet. `sessions` opens those of the volume, `ends` is told when the last is gone.
-    pub fn new(volume: &Path, sessions: Sessions, ends: Sender<End>) -> Arc<Self> {
+    pub fn new(
+        volume: &Path,
+        (sessions, registry): (Sessions, Arc<Registry>),
+        ends: Sender<End>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             volume: volume.to_path_buf(),
             gate: Gate::default(),
             sessions,
+            registry,
             ends,
             sockets: Mutex::default(),
             state: Mutex::default(),
@@ -234,13 +241,13 @@ impl Mounts {
     /// Notes a mount that is about to be served.
     fn enter(self: &Arc<Self>, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Mounted>> {
         let entry = mount.entry();
-        let commit = Duration::from_millis(wanted.options.open.commit_ms);
-        let logs = PrivateLogs::of(
-            Arc::new(Lenders(Arc::downgrade(self))),
-            mount,
-            &wanted.options.mount,
-            commit,
-        )?;
+        let Options { open, file_logs, mount: of_mount, .. } = &wanted.options;
+        let commit = Duration::from_millis(open.commit_ms);
+        let beside = open.log.as_deref().unwrap_or(&self.volume);
+        let registry = self.registry.clone();
+        let place = LogPlace { registry, wanted: file_logs, beside };
+        let opens = Arc::new(Lenders(Arc::downgrade(self)));
+        let logs = PrivateLogs::of(opens, mount, (of_mount, place), commit)?;
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         if state.ending {

@@ -4,12 +4,19 @@
 use crate::control::messages::logs_socket_path;
 use crate::daemon::mounts::sockets::take_turn;
 use crate::daemon::private;
+use crate::options::parsed::FileLogs;
 use siftfs_base::{InodeNr, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, MountOptions, Tokens};
-use siftfs_grantor::{Bounds, Counts, Grantor, Opens, Peer, Redeemed, Redeems, Token};
+use siftfs_grantor::{
+    Bounds, Counts, Grantor, LogFile, LogShape, Logs, Opens, Peer, Redeemed, Redeems, Registered,
+    Token,
+};
+use siftfs_placement::PrivateLogs as Registry;
+use siftfs_registry::{LogRow, RegisteredLease};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,21 +53,110 @@ impl Redeems for Given {
     }
 }
 
+/// Where file logs are made.
+struct Directory {
+    registry: Arc<Registry>,
+    dir: PathBuf,
+}
+
+impl Logs for Directory {
+    fn create(&self, process: u32) -> VolumeResult<Box<dyn LogFile>> {
+        let log = self.registry.directory(&self.dir)?.new_log(process)?;
+        Ok(Box::new(FileLog(log)))
+    }
+}
+
+/// A file log.
+struct FileLog(LogRow);
+
+impl LogFile for FileLog {
+    fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
+        (self.0.descriptor(), LogShape { len: self.0.len(), key: self.0.key() })
+    }
+
+    fn register(&mut self, lease: Registered) -> VolumeResult<bool> {
+        let Registered { slot, number, ino, generation } = lease;
+        self.0.register(RegisteredLease { slot, number, ino, generation })
+    }
+
+    fn end(&mut self, numbers: &[u64]) -> VolumeResult<()> {
+        self.0.end(numbers)
+    }
+
+    fn forget(&mut self, end: u64) -> VolumeResult<()> {
+        self.0.begin(end)
+    }
+
+    fn empty(&self) -> VolumeResult<()> {
+        let file = self.0.descriptor();
+        let emptied = rustix::fs::ftruncate(file, 0).and_then(|()| rustix::fs::fsync(file));
+        emptied.map_err(|e| siftfs_base::errno(e.raw_os_error()))
+    }
+
+    fn remove(self: Box<Self>) -> VolumeResult<()> {
+        self.0.remove()
+    }
+}
+
+/// The logs of a volume's programs: where they lie, and who knows of them.
+pub struct LogPlace<'a> {
+    /// Makes the volume's registry.
+    pub registry: Arc<Registry>,
+    /// As the mount's options say.
+    pub wanted: &'a FileLogs,
+    /// What has the volume, or its log where that is a file of its own.
+    pub beside: &'a Path,
+}
+
+impl LogPlace<'_> {
+    /// Where file logs are made, if there are to be any. The directory is there afterwards.
+    fn logs(self, read_only: bool) -> io::Result<Option<Arc<dyn Logs>>> {
+        let dir = match self.wanted {
+            FileLogs::None => return Ok(None),
+            FileLogs::In(dir) => dir.clone(),
+            FileLogs::Beside => beside(self.beside)?,
+        };
+        // On a read-only mount no program writes.
+        if !read_only {
+            let made = self.registry.directory(&dir);
+            made.map_err(|e| io::Error::other(format!("private_logs: {e}")))?;
+        }
+        Ok(Some(Arc::new(Directory { registry: self.registry, dir })))
+    }
+}
+
+/// The directory for logs beside a file.
+fn beside(file: &Path) -> io::Result<PathBuf> {
+    let file = file.canonicalize()?;
+    if !std::fs::metadata(&file)?.is_file() {
+        let what = format!(
+            "private_logs=on: {} is no file that logs could lie beside; name a directory for them \
+             (private_logs=/DIR), or have the daemon make files durable (private_logs=daemon)",
+            file.display()
+        );
+        return Err(io::Error::other(what));
+    }
+    let mut name = file.into_os_string();
+    name.push(".logs");
+    Ok(name.into())
+}
+
 impl PrivateLogs {
     /// Listens for the programs of a mount that is about to be served, if it is to have private
     /// logs: those of all who may use the mount. `opens` opens their sessions.
     ///
     /// # Errors
-    /// The socket cannot be made, or a thread cannot be started.
+    /// Logs cannot lie where they are to, the socket cannot be made, or a thread cannot be started.
     pub fn of(
         opens: Arc<dyn Opens>,
         mount: &FuseMount,
-        options: &MountOptions,
+        (options, place): (&MountOptions, LogPlace<'_>),
         commit: Duration,
     ) -> io::Result<Option<Self>> {
         if !options.private_logs {
             return Ok(None);
         }
+        let logs = place.logs(options.read_only)?;
         let socket = logs_socket_path(mount.entry());
         let listener = {
             let _turn = take_turn()?;
@@ -75,7 +171,7 @@ impl PrivateLogs {
         let tokens = mount.tokens();
         let bounds = Bounds { commit, ..Bounds::default() };
         let grantor =
-            Grantor::start(listener, opens, Arc::new(Given(tokens.clone())), None, bounds)?;
+            Grantor::start(listener, opens, Arc::new(Given(tokens.clone())), logs, bounds)?;
         tokens.listen_at(&socket)?;
         Ok(Some(Self { grantor, socket, ino }))
     }

@@ -126,6 +126,10 @@ impl Settings {
         }
         new.open.read_only = read_only && others.iter().all(|f| f.settings.mount().read_only);
         front.settings.read_only.set(read_only);
+        if new.open.read_only && !volume_was_read_only {
+            others.iter().for_each(|f| f.take_logs_in());
+            front.take_logs_in();
+        }
         let done = match (volume_was_read_only, new.open.read_only) {
             (false, true) => self.remounter.make_read_only().map_err(|e| {
                 format!("it stays writable, for not everything could be made durable: {e}")

@@ -120,11 +120,18 @@ pub const OPTIONS: &[MountOption] = &[
         |o, v| v.switch("on").map(|on| o.mount.operations = on),
     ),
     value(
-        "private_logs=SWITCH",
+        "private_logs=WHERE",
         "off",
-        "on or off: whether programs may keep what they write to a file in a log of their own \
-         that the daemon reads; not with write_cache=writeback or operations=off",
-        |o, v| v.switch("on").map(|on| o.mount.private_logs = on),
+        "whether programs may keep what they write to a file in a log of their own that the \
+         daemon reads, and where it is made durable: off; on (a file of the program's own, beside \
+         the volume's); an absolute path of a directory for such files (a volume on a device needs \
+         that); daemon (in the volume, by the daemon). Not with write_cache=writeback or \
+         operations=off",
+        |o, v| {
+            let (logs, place) = v.file_logs()?;
+            (o.mount.private_logs, o.file_logs) = (logs, place);
+            Ok(())
+        },
     ),
     value("threads=N", "2", "threads that stay ready to read a request, 1 to 64", |o, v| {
         let threads = v.number(1, 64)?;
