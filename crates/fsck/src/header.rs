@@ -81,7 +81,7 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Stati
     Some(header)
 }
 
-/// Bytes that the format keeps for later: from, to, and the version since which they mean something.
+/// Bytes that the format keeps for later: from, to, and since which version they mean something.
 type Reserved = (usize, usize, u32);
 const LATER: u32 = u32::MAX;
 const STATIC_RESERVED: [Reserved; 3] = [(28, 32, LATER), (112, 256, LATER), (1280, 4092, LATER)];

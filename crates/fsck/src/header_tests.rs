@@ -127,8 +127,7 @@ fn naming(state: HostState) -> Fixture {
     f
 }
 
-/// R36: a volume that waits for logs of programs is in use, and whoever looks is told where they
-/// are.
+/// R36: a volume that waits for logs of programs is in use, and it is told where they are.
 #[test]
 fn r36_a_registry_that_is_named() {
     for state in [HostState::Mounted, HostState::Recovering] {

@@ -49,6 +49,29 @@ pub struct LoggedWrite<'a> {
     pub data: &'a [u8],
 }
 
+impl LoggedWrite<'_> {
+    /// Writes them as a holder of the file's write lease writes them, in an ordinary epoch: durable
+    /// with whatever makes the file durable next. The file's mtime is then the time of the write,
+    /// but not before the file was changed last, and not after now (rule R54).
+    ///
+    /// # Errors
+    /// `ESTALE` if the inode is another file by now, or none; those of a write.
+    pub fn write_to(&self, runtime: &Runtime) -> Result<()> {
+        let Self { ino, offset, data, .. } = *self;
+        runtime.mutate(&Doing::background(), |st| {
+            let tree = &mut st.metadata.tree;
+            tree.load_regular(ino)?;
+            if tree.node(ino).inode.generation != self.generation || tree.node(ino).is_dead() {
+                return Err(errno(libc::ESTALE).into());
+            }
+            tree.may_write(ino, offset)?;
+            let changed = tree.attr(ino)?.mtime;
+            let time = self.time.min(st.metadata.log.now()).max(changed);
+            st.write(ino, offset, Input::Bytes(data), true, time)
+        })
+    }
+}
+
 impl From<RecordHead> for FoundRecord {
     fn from(head: RecordHead) -> Self {
         let record = RecordRef::found(&head);
@@ -97,28 +120,6 @@ impl Runtime {
         st.metadata.log.recovering().applied(lsn, lane, end);
         st.metadata.log.staging.draw_above(lsn);
         Ok(newer)
-    }
-
-    /// Writes what a program's log holds as a holder of the file's write lease writes it, in an
-    /// ordinary epoch: durable with whatever makes the file durable next. The file's mtime is then
-    /// the time of the write, but not before the file was changed last, and not after now (rule
-    /// R54).
-    ///
-    /// # Errors
-    /// `ESTALE` if the inode is another file by now, or none; those of a write.
-    pub fn write_logged(&self, write: &LoggedWrite<'_>) -> Result<()> {
-        let LoggedWrite { ino, offset, data, .. } = *write;
-        self.mutate(&Doing::background(), |st| {
-            let tree = &mut st.metadata.tree;
-            tree.load_regular(ino)?;
-            if tree.node(ino).inode.generation != write.generation || tree.node(ino).is_dead() {
-                return Err(errno(libc::ESTALE).into());
-            }
-            tree.may_write(ino, offset)?;
-            let changed = tree.attr(ino)?.mtime;
-            let time = write.time.min(st.metadata.log.now()).max(changed);
-            st.write(ino, offset, Input::Bytes(data), true, time)
-        })
     }
 
     /// Ends recovery once everything is applied: journals and checkpoints the rest, removes the

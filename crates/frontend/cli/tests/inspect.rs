@@ -5,8 +5,13 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use siftfs_lease::{Batches, Held, LogShape, Logged};
+use siftfs_placement::{LocalVolume, OpenOptions};
+use siftfs_proto::{Credentials, ROOT_INO, Reply, Request};
+use siftfs_registry::RegisteredLease;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use support::{SIFTFS, Setup, siftfs};
 
@@ -125,4 +130,85 @@ fn what_cannot_be_inspected() {
     fs::write(s.volume(), vec![0; 16 << 20]).unwrap();
     let none = siftfs(&["inspect", s.volume()]);
     assert!(none.code == 8 && none.out.contains("no header found"), "{none:?}");
+}
+
+/// A volume whose daemon died, and the directory where a program's own log has what it had synced
+/// last: a file's first bytes.
+fn with_a_log(logs: &Path) -> Setup {
+    let s = Setup::new();
+    s.mount("commit=3600");
+    fs::write(s.path("file"), b"written by the daemon").unwrap();
+    s.umount().ok();
+    let volume =
+        LocalVolume::open(Path::new(s.volume()), &OpenOptions::default(), &mut |_, _, _| {})
+            .unwrap();
+    let lookup = Request::Lookup { parent: ROOT_INO, name: b"file".to_vec() };
+    let found = volume.endpoint().call(&Credentials::default(), lookup);
+    let Ok(Reply::Entry(attr)) = found else { panic!("{found:?}") };
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    let directory = volume.private_logs().directory(logs).unwrap();
+    let mut log = directory.new_log(child.id()).unwrap();
+    let (ino, generation) = (attr.ino, attr.generation);
+    log.register(RegisteredLease { slot: 0, number: 1, ino, generation }).unwrap();
+    let mut batches = Batches::new(LogShape { len: log.len(), key: log.key() }).unwrap();
+    let record = Logged { held: Held { slot: 0, number: 1 }, offset: 0, time: 0 };
+    assert!(batches.push(&record, 7, |to| to.copy_from_slice(b"Private")));
+    let batch = batches.seal(0).unwrap();
+    rustix::io::pwrite(log.descriptor(), batch.bytes, batch.place).unwrap();
+    child.kill().and_then(|()| child.wait()).unwrap();
+    volume.abandon();
+    s
+}
+
+/// A directory on a disk.
+fn beside_this_program() -> (tempfile::TempDir, PathBuf) {
+    let program = std::env::current_exe().unwrap();
+    let top = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+    let logs = top.path().join("logs");
+    (top, logs)
+}
+
+#[test]
+fn logs_of_programs_are_shown_and_taken_in() {
+    for json in [false, true] {
+        let (_top, logs) = beside_this_program();
+        let s = with_a_log(&logs);
+        let dir = logs.to_str().unwrap();
+        assert_eq!(inspected(&s)["host"]["registry"]["dir"], dir);
+        let text = siftfs(&["inspect", s.volume()]).ok().out;
+        assert!(text.contains(&format!("private logs in {dir}")), "{text}");
+        let checked = siftfs(&["fsck", s.volume()]);
+        let told = format!("logs of programs in {dir}");
+        assert!(checked.code == 4 && checked.out.contains(&told), "{}", checked.out);
+        if json {
+            let report = siftfs(&["recover", s.volume(), "--json"]).ok().out;
+            let report: Value = serde_json::from_str(&report).unwrap();
+            let logs = &report["private_logs"];
+            assert_eq!((&logs["records"], &logs["bytes"]), (&1.into(), &7.into()));
+        } else {
+            let text = siftfs(&["recover", s.volume()]).ok().out;
+            assert!(text.contains("1 logs of programs taken in: 1 records of 1 batches"), "{text}");
+        }
+        s.mount("");
+        assert_eq!(fs::read(s.path("file")).unwrap(), b"Private by the daemon");
+        assert_eq!(fs::read_dir(&logs).unwrap().count(), 0, "nothing is left there");
+    }
+}
+
+/// Neither mounted nor recovered without them, until they are given up.
+#[test]
+fn logs_of_programs_that_are_lost() {
+    let (_top, logs) = beside_this_program();
+    let s = with_a_log(&logs);
+    let away = logs.with_extension("away");
+    fs::rename(&logs, &away).unwrap();
+    let parts = ["registry", "is missing", "siftfs recover --discard-log"];
+    siftfs(&["recover", s.volume()]).fails(8, &parts);
+    siftfs(&["mount", s.volume(), s.dir()]).fails(1, &parts);
+    siftfs(&["recover", s.volume(), "--discard-log"]).ok();
+    s.assert_plain_ext4();
+    s.mount("");
+    assert_eq!(fs::read(s.path("file")).unwrap(), b"written by the daemon");
+    drop(s);
+    assert_eq!(fs::read_dir(&away).unwrap().count(), 2, "what lies elsewhere is not touched");
 }

@@ -232,8 +232,8 @@ impl LocalVolume {
         self.remounter.clone()
     }
 
-    /// The volume's registry of private logs, from any thread, until it is closed. Its sessions have
-    /// to be over by then: what they had is durable in the volume, and the registry goes.
+    /// The volume's registry of private logs, from any thread, until it is closed. Its sessions
+    /// have to be over by then: what they had is durable in the volume, and the registry goes.
     pub fn private_logs(&self) -> Arc<PrivateLogs> {
         self.private_logs.clone()
     }

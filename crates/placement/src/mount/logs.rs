@@ -12,7 +12,7 @@ use siftfs_base::{Clock, Epoch, Error, Result, Timestamp};
 use siftfs_device::Origin;
 use siftfs_lease::{LogShape, Logged, scan};
 use siftfs_log::{EpochKey, HostRecord, HostState, OPEN_END};
-use siftfs_registry::{Left, LeftLog};
+use siftfs_registry::{Left, LeftFile, LeftLog};
 use siftfs_runtime::{LoggedWrite, Runtime};
 use siftfs_volume::{HEADER_HOST, HostSlots};
 use std::sync::{Arc, PoisonError};
@@ -69,7 +69,9 @@ impl Volume {
         let pair = self.ordinary_epoch(clock, opts)?;
         let total = left.logs().len() as u64;
         for (done, log) in (1..).zip(left.logs()) {
-            report.take_in(&pair.runtime, log)?;
+            if log.counts() {
+                report.take_in(&pair.runtime, log, &left.file(log)?)?;
+            }
             progress("taking programs' logs in", done, total);
         }
         close_pair(pair, clock.now())?;
@@ -102,13 +104,7 @@ fn wait_for_programs(left: &Left, clock: &dyn Clock) {
 
 impl LogsReport {
     /// Writes what counts in a log to the files.
-    fn take_in(&mut self, runtime: &Runtime, log: &LeftLog) -> Result<()> {
-        if !log.counts() {
-            return Ok(());
-        }
-        if let Some(error) = log.missing() {
-            return Err(error.clone());
-        }
+    fn take_in(&mut self, runtime: &Runtime, log: &LeftLog, file: &LeftFile) -> Result<()> {
         let shape = LogShape { len: log.len(), key: log.key() };
         // An error of the volume's, not of the log's.
         let mut failed = None;
@@ -120,7 +116,7 @@ impl LogsReport {
             let (offset, time) = (record.offset, time_of(record.time));
             let (ino, generation) = (lease.ino, lease.generation);
             let write = LoggedWrite { ino, generation, offset, time, data };
-            match runtime.write_logged(&write) {
+            match write.write_to(runtime) {
                 Ok(()) => {
                     self.records += 1;
                     self.bytes += data.len() as u64;
@@ -135,7 +131,7 @@ impl LogsReport {
                 }
             }
         };
-        let scanned = scan(&mut |at, buf| log.read(at, buf), &shape, log.begin(), &mut each);
+        let scanned = scan(&mut |at, buf| file.read(at, buf), &shape, log.begin(), &mut each);
         if let Some(error) = failed {
             return Err(error);
         }

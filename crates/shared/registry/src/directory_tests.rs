@@ -63,7 +63,7 @@ fn what_the_daemon_wrote_is_found_again() {
     let [log] = left.logs() else { panic!("one log is left") };
     assert_eq!((log.number(), log.key(), log.begin()), (number, key, 4096));
     assert_eq!(log.len(), LOG_BYTES);
-    assert!(log.counts() && log.missing().is_none() && left.may_be_written());
+    assert!(log.counts() && left.file(log).is_ok() && left.may_be_written());
     assert_eq!(log.lease(4, 4), Some(&lease(4)));
     assert_eq!([log.lease(3, 3), log.lease(5, 4), log.lease(1000, 1000)], [None; 3]);
     left.remove();
@@ -163,7 +163,7 @@ fn a_log_is_read_whatever_became_of_its_file() {
     let read = |at| {
         let left = Left::open(made.name(), VOLUME).unwrap();
         let mut buf = [9; 8];
-        left.logs()[0].read(at, &mut buf).map(|()| buf).ok()
+        left.file(&left.logs()[0]).map(|file| file.read(at, &mut buf)).ok().map(|_| buf)
     };
     assert_eq!(read(4088), Some(*b"\0\0by\0\0\0\0"));
     assert_eq!(read(LOG_BYTES), Some([0; 8]));
@@ -173,7 +173,8 @@ fn a_log_is_read_whatever_became_of_its_file() {
         .unwrap();
     assert_eq!(read(0), None);
     let left = Left::open(made.name(), VOLUME).unwrap();
-    assert!(left.logs()[0].missing().is_some());
+    let why = refusal(left.file(&left.logs()[0]));
+    assert!(why.contains("siftfs recover --discard-log"), "{why}");
     Left::give_up(made.name());
     assert_eq!(files(made.name().dir()), Vec::<PathBuf>::new());
 }

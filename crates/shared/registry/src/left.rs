@@ -25,8 +25,10 @@ pub struct Left {
 /// A log with a row.
 pub struct LeftLog {
     entry: LogEntry,
-    file: Result<File>,
 }
+
+/// The file of a log, to be read.
+pub struct LeftFile(File);
 
 impl Left {
     /// Opens the registry of this name, which is that of the volume with this UUID, and reads all
@@ -50,7 +52,7 @@ impl Left {
         let mut logs = Vec::new();
         for row in 0..MOST_LOGS {
             let entry = Turns::read(&file, Place { registry: uuid, row }).map_err(damaged)?;
-            logs.extend(entry.map(|entry| LeftLog::open(&folder, &uuid, entry)));
+            logs.extend(entry.map(|entry| LeftLog { entry }));
         }
         Ok(Self { folder, logs, uuid })
     }
@@ -58,6 +60,19 @@ impl Left {
     /// The logs, in the order of their rows.
     pub fn logs(&self) -> &[LeftLog] {
         &self.logs
+    }
+
+    /// Opens the file of a log.
+    ///
+    /// # Errors
+    /// `Refused` if it is missing (rule R16): no program can remove it.
+    pub fn file(&self, log: &LeftLog) -> Result<LeftFile> {
+        let name = log_name(&self.uuid, log.number());
+        let file = self.folder.left(&name).map_err(|error| match error {
+            Error::Refused(why) => Error::Refused(format!("{why}: {GIVE_UP}")),
+            other => other,
+        });
+        file.map(LeftFile)
     }
 
     /// May a program still run that acknowledges by one of the logs?
@@ -87,11 +102,6 @@ fn damaged(error: Error) -> Error {
 }
 
 impl LeftLog {
-    fn open(folder: &Folder, uuid: &[u8; 16], entry: LogEntry) -> Self {
-        let file = folder.left(&log_name(uuid, entry.number));
-        Self { entry, file }
-    }
-
     /// Its number.
     pub fn number(&self) -> u64 {
         self.entry.number
@@ -123,21 +133,17 @@ impl LeftLog {
     pub fn counts(&self) -> bool {
         !self.entry.leases.is_empty()
     }
+}
 
-    /// Why the log's file cannot be read, if it cannot.
-    pub fn missing(&self) -> Option<&Error> {
-        self.file.as_ref().err()
-    }
-
+impl LeftFile {
     /// Reads bytes of the log at `at`. Where the file ends before, it is as if zeroes followed.
     ///
     /// # Errors
-    /// The file's; `ENOENT` if it is missing.
+    /// The file's.
     pub fn read(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        let Ok(file) = &self.file else { return Err(io::ErrorKind::NotFound.into()) };
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, at.saturating_add(done as u64)) {
+            match self.0.read_at(rest, at.saturating_add(done as u64)) {
                 Ok(0) => {
                     rest.fill(0);
                     break;

@@ -36,7 +36,7 @@ mod row;
 mod turns;
 
 pub use directory::Directory;
-pub use left::{Left, LeftLog};
+pub use left::{Left, LeftFile, LeftLog};
 pub use log::LogRow;
 pub use row::{MOST_LEASES, RegisteredLease};
 

@@ -184,9 +184,9 @@ impl Mix {
     /// made durable with it, and the log forgets.
     fn fsync_by_daemon(&mut self, file: usize) {
         self.take_in();
-        for other in 0..3 {
+        for (other, path) in FILES.iter().enumerate() {
             if other == file || self.held[other].1 {
-                self.b.fsync(FILES[other]);
+                self.b.fsync(path);
                 self.may_crash(None);
             }
         }

@@ -63,8 +63,7 @@ pub struct Program {
 impl Program {
     pub fn new(directory: &Directory, process: u32) -> Self {
         let row = directory.new_log(process).expect("a log");
-        let shape = LogShape { len: row.len(), key: row.key() };
-        let batches = Batches::new(shape).expect("a log is long enough");
+        let batches = Batches::new(LogShape { len: row.len(), key: row.key() }).expect("it fits");
         Self { row, batches }
     }
 
