@@ -5,6 +5,9 @@ use crate::{LogFile, Registered};
 use siftfs_base::Result;
 use siftfs_lease::BATCH_UNIT;
 
+/// Beyond all positions of a log.
+const MOST_END: u64 = 1 << 62;
+
 pub(crate) struct FileLog {
     file: Box<dyn LogFile>,
     /// What is forgotten of it.
@@ -23,9 +26,10 @@ impl FileLog {
         &*self.file
     }
 
-    /// Can the newest batch end here? None ends before what is forgotten.
+    /// Can the newest batch end here? None ends before what is forgotten, or where a registry has no
+    /// number for it.
     pub fn is_end(&self, end: u64) -> bool {
-        end.is_multiple_of(BATCH_UNIT as u64) && end >= self.begin
+        end.is_multiple_of(BATCH_UNIT as u64) && (self.begin..MOST_END).contains(&end)
     }
 
     /// From now on the lease's records count. False: the log has no room for it.

@@ -219,6 +219,14 @@ fn a_full_disk_is_reported_by_fsync_close_a_later_write_and_a_rename() {
     let refused = (0..10_000).find_map(|i| full.write_all_at(&piece, i << 20).err());
     assert_eq!(refused.expect("it ends").raw_os_error(), Some(libc::ENOSPC));
     assert!(no_space(full.sync_all()));
+    // What was kept for the tree is free again once that is written: until nothing more fits.
+    siftfs(&["sync", s.dir()]).fails(1, &["is lost"]);
+    let begin = 20_000 << 20;
+    let fits = |i: &u64| {
+        let small = full.write_all_at(&piece[..1 << 16], begin + (i << 16));
+        small.and_then(|()| full.sync_all()).is_ok()
+    };
+    assert!((0..10_000).take_while(fits).count() < 10_000, "it ends");
     f.write_all_at(&piece, 0).unwrap();
     assert!(no_space(fs::rename(s.path("new"), s.path("old"))));
     assert_eq!(fs::read(s.path("old")).unwrap(), b"what was there");
