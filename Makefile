@@ -43,7 +43,7 @@ SONAME = libsiftfs.so.0
 all: build
 
 build:
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi
+	SIFTFS_LIBDIR="$(LIBDIR)" $(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi -p siftfs-preload
 
 # A real job on a real volume, with a crash in the middle, checked in every respect.
 run:
@@ -148,8 +148,8 @@ lint:
 	  $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 	$(CARGO) test --quiet --locked -p siftfs-house
 
-# The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit; and the
-# C library.
+# The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit; the C
+# library, and the one for unmodified programs.
 install: build install-files install-library
 
 # What `install` puts in place, from a program that is built already.
@@ -174,6 +174,7 @@ install-library:
 	install -D -m 0755 "$(LIBRARIES)/libsiftfs_capi.so" $(DESTDIR)$(LIBDIR)/libsiftfs.so.$(VERSION)
 	ln -sf libsiftfs.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libsiftfs.so
+	install -m 0755 "$(LIBRARIES)/libsiftfs_preload.so" $(DESTDIR)$(LIBDIR)/libsiftfs_preload.so
 	install -m 0644 "$(LIBRARIES)/libsiftfs_capi.a" $(DESTDIR)$(LIBDIR)/libsiftfs.a
 	install -D -m 0644 crates/frontend/capi/include/siftfs.h $(DESTDIR)$(INCLUDEDIR)/siftfs.h
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MAN3DIR)
@@ -189,7 +190,7 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(MANDIR)/,$(addsuffix .8,$(HELPERS)))
 	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
 	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
-	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libsiftfs.so libsiftfs.so.* libsiftfs.a pkgconfig/siftfs.pc)
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libsiftfs.so libsiftfs.so.* libsiftfs_preload.so libsiftfs.a pkgconfig/siftfs.pc)
 	rm -f $(DESTDIR)$(INCLUDEDIR)/siftfs.h $(DESTDIR)$(MAN3DIR)/siftfs.3
 
 clean:

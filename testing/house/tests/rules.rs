@@ -6,7 +6,7 @@ use std::fs;
 
 /// Crates by layer, the lowest first. A crate may depend on those of lower layers alone: so Runtime
 /// and Service do not know each other, and fsck knows no protocol.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["shared/base", "shared/status", "service/intervals"],
     &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease"],
     &["shared/wire", "shared/volume", "shared/registry", "fsck"],
@@ -15,6 +15,7 @@ const LAYERS: [&[&str]; 8] = [
     &["placement"],
     &["frontend/fuse", "frontend/embed", "frontend/client", "frontend/grantor"],
     &["frontend/cli", "frontend/capi", "frontend/accel"],
+    &["frontend/preload"],
 ];
 
 fn crate_name(folder: &str) -> String {

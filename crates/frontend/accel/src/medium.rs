@@ -5,7 +5,7 @@ use rustix::io::{Errno, IoSlice, ReadWriteFlags, pwritev2};
 use rustix::time::{ClockId, clock_gettime};
 use siftfs_lease::{Batch, Batches, LogShape, View, forgotten};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// How a session's files become durable.
 pub(crate) enum Medium {
@@ -89,6 +89,11 @@ impl FileLog {
             }
         }
         Ok(true)
+    }
+
+    /// The number of its descriptor.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// Half of the log is used, and the daemon was not asked to forget that: up to where it is to.

@@ -8,7 +8,7 @@ use siftfs_lease::{
     Token, View, Writer, open,
 };
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,6 +52,18 @@ impl Session {
     /// kernel.
     pub fn lease(&self, file: impl AsFd) -> io::Result<Leased> {
         self.lease_with(&siftfs_client::grant(file)?.token)
+    }
+
+    /// The descriptors that the session keeps open. Code that closes what it does not know, or puts
+    /// another file under its number, must leave them alone: the session would talk to that file.
+    /// Has the daemon make the session's file log, if that was not asked for yet.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let socket = self.0.socket.as_fd().as_raw_fd();
+        let log = match &*self.0.medium() {
+            Medium::File(log) => Some(log.descriptor()),
+            Medium::Unknown | Medium::Daemon(_) => None,
+        };
+        [Some(socket), log].into_iter().flatten().collect()
     }
 
     /// Enters by the socket of this name, with a token of a file of the mount.

@@ -12,7 +12,7 @@ mod show;
 
 use clap::Parser;
 use command::{
-    bench, device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume,
+    accel, bench, device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume,
 };
 use daemon::limits;
 use helper::called::{self, Call, Role};
@@ -73,6 +73,7 @@ fn run(command: Command) -> Outcome {
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),
         Command::Tune(a) => tune::tune(&a),
+        Command::Accel(a) => accel::accel(&a),
         Command::Bench(a) => bench::bench(&a),
         Command::Generate(a) => generate::generate(&a),
     }

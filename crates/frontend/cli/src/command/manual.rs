@@ -24,6 +24,14 @@ const COMMAND: Statuses = &[
     ("1", "failed; one message on standard error says what is wrong and what to do"),
     ("2", "wrong usage: an unknown command or option, a value out of range"),
 ];
+/// Of the command that becomes another program.
+const ANOTHER: Statuses = &[
+    ("0", "the program's own, as all others that the program may have"),
+    ("1", "failed before the program began: its library is missing"),
+    ("2", "wrong usage: no program is named"),
+    ("126", "the program cannot be run"),
+    ("127", "there is no such program"),
+];
 /// As fsck(8) has them.
 const CHECK: Statuses = &[
     ("0", "clean; for recover: recovered, or clean already; for inspect: readable"),
@@ -85,6 +93,7 @@ pub fn pages() -> Vec<Page> {
 fn statuses(command: &str) -> Statuses {
     match command {
         "fsck" | "recover" | "inspect" => CHECK,
+        "accel" => ANOTHER,
         _ => COMMAND,
     }
 }

@@ -1,6 +1,7 @@
 //! The commands, a file each, and what several of them do: `closing` waits for a volume that is
 //! being unmounted, `place` finds the mount that a path means.
 
+pub mod accel;
 pub mod attach;
 pub mod bench;
 pub mod closing;

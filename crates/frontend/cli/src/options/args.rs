@@ -17,6 +17,14 @@ clean (run e2fsck otherwise), have blocks of 4096 bytes and the features that mk
 default; bigalloc, inline_data, encrypt, casefold, verity, ea_inode, quota and others are refused by \
 name. An ext4 journal is left as it is. `siftfs release` gives the file system back.";
 
+const ACCEL_HELP: &str = "\
+The program, and every program that it starts, gets the library libsiftfs_preload.so (LD_PRELOAD). A file that it \
+has open to be written and calls fsync(2) on again and again goes by a private log; everything else goes by the \
+mount, and so do programs that are linked statically, and those that reach the kernel past the C library. Where no \
+mount has private_logs=on, nothing changes. SIFTFS_ACCEL=off switches the library off, SIFTFS_ACCEL_SKIP=NAME:NAME \
+leaves programs of these names alone. The exit status is the program's; 127: there is no such program; 126: it \
+cannot be run.";
+
 const DEVICE_HELP: &str = "\
 It says on standard output when it listens, and serves until SIGTERM, one mount at a time; mount with \
 `siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
@@ -69,6 +77,9 @@ pub enum Command {
     /// Show what this machine could do for mounts and has switched off (requests by rings), and
     /// switch it on or off, now and for good
     Tune(Tune),
+    /// Run a program whose small writes and calls of fsync need no conversation with the daemon of a
+    /// mount with private_logs=on
+    Accel(Accel),
     /// Run one of the benches that are built beside this program, such as coinpurse-fig5; without a
     /// name, say which there are
     Bench(Bench),
@@ -86,6 +97,7 @@ impl Command {
             C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
             C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
             C::Checkpoint(_) | C::Trim(_) | C::Tune(_) | C::Bench(_) | C::Generate(_) => false,
+            C::Accel(_) => false,
         }
     }
 }
@@ -453,6 +465,15 @@ pub enum TuneTo {
     On,
     /// Switches it off
     Off,
+}
+
+/// `siftfs accel`.
+#[derive(Args)]
+#[command(after_help = ACCEL_HELP, disable_help_subcommand = true)]
+pub struct Accel {
+    /// The program, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
 }
 
 /// `siftfs bench`.

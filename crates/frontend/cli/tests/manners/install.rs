@@ -73,6 +73,8 @@ fn the_library_for_c() {
     {
         assert_eq!(fs::read_link(lib.join(link)).unwrap(), Path::new(to));
     }
+    // Where `siftfs accel` of that installation looks.
+    assert!(lib.join("libsiftfs_preload.so").is_file());
     let page = root.join("opt/siftfs/share/man/man3/siftfs.3");
     let page = run("man", &["--warnings", "-l", "-P", "cat", page.to_str().unwrap()]).ok();
     assert!(page.err.is_empty(), "{}", page.err);

@@ -86,6 +86,22 @@ impl Announced {
     }
 }
 
+/// The answer to a thread of ours that has the kernel take a size or times. A kernel that takes
+/// the present for its ctime shows that once it has the answer: so it is stored before, if it is
+/// younger than ours.
+fn taken(server: &Server, cred: &Credentials, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
+    let present = set.ctime.filter(|_| server.agreed.writeback && set.mtime.is_none());
+    let _turn = present.map(|_| server.kernel_times.turn([ino]));
+    let attr = server.entry(cred, Request::GetAttr { file: ino.into() })?;
+    match present.filter(|present| *present > attr.ctime) {
+        None => Ok(attr),
+        ctime => {
+            let set = SetAttr { ctime, ..SetAttr::default() };
+            server.entry(cred, Request::SetAttr { file: ino.into(), set, times: true })
+        }
+    }
+}
+
 impl Server {
     /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says
     /// so, and when it changes nothing at all (this module's page). With the writeback cache such a
@@ -99,7 +115,7 @@ impl Server {
     ) -> Result<Attr> {
         // A thread of ours has the kernel ask: nothing is to change.
         if self.sections.resets(cred.pid) {
-            return self.taken(cred, ino, &set);
+            return taken(self, cred, ino, &set);
         }
         if set.size.is_some() {
             self.sections.resized(ino);
@@ -146,22 +162,6 @@ impl Server {
             self.copied_up.note_mode(cred, ino);
         }
         Ok(attr)
-    }
-
-    /// The answer to a thread of ours that has the kernel take a size or times. A kernel that takes
-    /// the present for its ctime shows that once it has the answer: so it is stored before, if it is
-    /// younger than ours.
-    fn taken(&self, cred: &Credentials, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
-        let present = set.ctime.filter(|_| self.agreed.writeback && set.mtime.is_none());
-        let _turn = present.map(|_| self.kernel_times.turn([ino]));
-        let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
-        match present.filter(|present| *present > attr.ctime) {
-            None => Ok(attr),
-            ctime => {
-                let set = SetAttr { ctime, ..SetAttr::default() };
-                self.entry(cred, Request::SetAttr { file: ino.into(), set, times: true })
-            }
-        }
     }
 
     /// A SETATTR without a field: chown(path, -1, -1), or the announcement of a write. If the

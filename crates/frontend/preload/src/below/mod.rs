@@ -1,0 +1,7 @@
+//! What the library stands on instead of the program's memory and the C library's state.
+
+pub mod guard;
+pub mod heap;
+pub mod real;
+pub mod renew;
+pub mod user;

@@ -1,0 +1,186 @@
+//! Reading and writing.
+//!
+//! An open file's offset is the kernel's. A call that goes by it moves it by lseek(2) first, in one
+//! step, and then has its range of the file for itself, whatever other threads and handlers do.
+
+use crate::below::guard::{Outcome, inside};
+use crate::below::user::User;
+use crate::state::inode::{Inode, Open};
+use crate::state::{registry, table};
+use rustix::fs::{SeekFrom, seek};
+use siftfs_accel::{Leased, Through};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// What is longer goes to the kernel: it is no small write.
+const MOST: usize = 256 << 10;
+
+/// Where in the file.
+#[derive(Clone, Copy)]
+pub enum At {
+    /// At the open file's offset, which moves.
+    Here,
+    /// There.
+    Offset(i64),
+}
+
+/// The file of a descriptor, if it is leased.
+fn leased(fd: i32) -> Option<Arc<Open>> {
+    registry::known(fd).filter(|open| open.inode.is_leased())
+}
+
+fn borrowed<'a>(fd: i32) -> BorrowedFd<'a> {
+    // SAFETY: the program's call is about this descriptor, so it is open as far as is known; if it
+    // is not, the kernel says so.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// Moves the offset; answers where it is then.
+fn moved(fd: i32, by: i64) -> Option<u64> {
+    seek(borrowed(fd), SeekFrom::Current(by)).ok()
+}
+
+fn signed(len: usize) -> Option<i64> {
+    i64::try_from(len).ok()
+}
+
+/// write(2) and its forms.
+pub fn write(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+    inside(|| {
+        let open = leased(fd).filter(|open| open.writes)?;
+        let user = user().filter(|user| user.len > 0)?;
+        if user.len > MOST {
+            open.inode.give_back();
+            return None;
+        }
+        let bytes = user.gather()?;
+        let done = by_lease(&open.inode, |leased| match (at, open.appends) {
+            (_, true) => append(fd, at, leased, &bytes),
+            (At::Offset(offset), false) => {
+                let offset = u64::try_from(offset).ok()?;
+                through(leased.write_at(offset, &bytes))
+            }
+            (At::Here, false) if table::is_shared(fd) => None,
+            (At::Here, false) => write_here(fd, leased, &bytes),
+        });
+        if done.is_some() {
+            open.inode.pace.wrote();
+        }
+        done
+    })
+}
+
+/// Does something by the lease. If that cannot be done, the lease may have ended.
+fn by_lease(inode: &Inode, work: impl FnOnce(&Leased) -> Outcome) -> Outcome {
+    let guard = inode.lease()?;
+    let leased = guard.as_ref()?;
+    let done = work(leased);
+    let lasts = done.is_some() || leased.len() != Through::Mount;
+    drop(guard);
+    if !lasts {
+        inode.ended();
+    }
+    done
+}
+
+fn through(done: Through<usize>) -> Outcome {
+    match done {
+        Through::Lease(len) => Some(Ok(len.cast_signed())),
+        Through::Mount => None,
+    }
+}
+
+fn append(fd: i32, at: At, leased: &Leased, bytes: &[u8]) -> Outcome {
+    if matches!(at, At::Offset(offset) if offset < 0) {
+        return None;
+    }
+    let Through::Lease(begin) = leased.append(bytes) else { return None };
+    if let At::Here = at {
+        // Whatever the kernel says: the bytes are written.
+        let _ = seek(borrowed(fd), SeekFrom::Start(begin.saturating_add(bytes.len() as u64)));
+    }
+    Some(Ok(bytes.len().cast_signed()))
+}
+
+fn write_here(fd: i32, leased: &Leased, bytes: &[u8]) -> Outcome {
+    let len = signed(bytes.len())?;
+    let end = moved(fd, len)?;
+    let begin = end.checked_sub(bytes.len() as u64)?;
+    if let Some(done) = through(leased.write_at(begin, bytes)) {
+        return Some(done);
+    }
+    // Other calls may have moved the offset on: this one has its range.
+    let written = rustix::io::pwrite(borrowed(fd), bytes, begin);
+    let short = len - written.map_or(0, |n| signed(n).unwrap_or(len));
+    if short > 0 {
+        let _ = moved(fd, -short);
+    }
+    Some(written.map(usize::cast_signed).map_err(|e| e.raw_os_error()))
+}
+
+/// read(2) and its forms.
+pub fn read(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+    inside(|| {
+        let open = leased(fd).filter(|open| open.reads)?;
+        let user = user().filter(|user| user.len > 0)?;
+        if user.len > MOST || open.inode.pace.read() {
+            open.inode.give_back();
+            return None;
+        }
+        by_lease(&open.inode, |leased| {
+            let Through::Lease(size) = leased.len() else { return None };
+            match at {
+                At::Offset(offset) => {
+                    let offset = u64::try_from(offset).ok()?;
+                    let len = there(size, offset, user.len);
+                    read_to(leased, offset, &user, len)
+                }
+                At::Here if table::is_shared(fd) => None,
+                At::Here => read_here(fd, leased, &user, size),
+            }
+        })
+    })
+}
+
+/// How many of `len` bytes the file has behind `offset`.
+fn there(size: u64, offset: u64, len: usize) -> usize {
+    usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len)
+}
+
+fn read_to(leased: &Leased, offset: u64, user: &User, len: usize) -> Outcome {
+    if !user.takes(len) {
+        return None;
+    }
+    let mut bytes = vec![0; len];
+    match leased.read_at(offset, &mut bytes) {
+        Ok(Through::Lease(read)) => {
+            user.scatter(bytes.get(..read)?);
+            Some(Ok(read.cast_signed()))
+        }
+        // The mount has the error for the program, if it is one.
+        Ok(Through::Mount) | Err(_) => None,
+    }
+}
+
+fn read_here(fd: i32, leased: &Leased, user: &User, size: u64) -> Outcome {
+    let len = there(size, moved(fd, 0)?, user.len);
+    let end = moved(fd, signed(len)?)?;
+    let begin = end.checked_sub(len as u64)?;
+    let done = read_to(leased, begin, user, len).or_else(|| {
+        // SAFETY: the pieces are the program's, for this call to write to; the kernel checks them.
+        let read = unsafe {
+            let (pieces, offset) = (user.pieces(), begin.cast_signed());
+            let count = i32::try_from(pieces.len()).ok()?;
+            libc::syscall(libc::SYS_preadv, fd, pieces.as_ptr(), count, offset, 0)
+        };
+        let read = isize::try_from(read).ok()?;
+        Some(if read < 0 { Err(crate::below::guard::errno()) } else { Ok(read) })
+    });
+    let read = done.and_then(Result::ok).unwrap_or(0).cast_unsigned();
+    if let Some(off) = signed(read).zip(signed(len)).map(|(read, len)| read - len)
+        && off != 0
+    {
+        let _ = moved(fd, off);
+    }
+    done
+}

@@ -1,0 +1,60 @@
+//! fsync(2), and what goes with it.
+
+use crate::below::guard::{Outcome, inside};
+use crate::state::inode::Open;
+use crate::state::{registry, table};
+use rustix::fs::{SeekFrom, seek};
+use siftfs_accel::Through;
+use std::os::fd::BorrowedFd;
+
+/// fsync(2), or fdatasync(2) for `datasync`.
+pub fn sync(fd: i32, datasync: bool) -> Outcome {
+    inside(|| {
+        let known = registry::known(fd);
+        let open = match known {
+            Some(open) => open,
+            None if table::tag(fd) == table::WRITER => registry::considered(fd)?,
+            None => return None,
+        };
+        if !registry::is_same(fd, &open) {
+            return None;
+        }
+        let asks = open.inode.pace.sync();
+        if open.inode.is_leased() && !registry::is_unlimited() {
+            open.inode.give_back();
+        }
+        if asks && open.writes && !open.inode.is_leased() {
+            registry::ask(fd, &open.inode);
+        }
+        by_lease(&open, datasync).or_else(|| open.inode.untold().map(Err))
+    })
+}
+
+fn by_lease(open: &Open, datasync: bool) -> Outcome {
+    let guard = open.inode.lease()?;
+    let done = guard.as_ref()?.sync(datasync);
+    drop(guard);
+    match done {
+        Ok(Through::Lease(())) => Some(Ok(0)),
+        Ok(Through::Mount) => {
+            open.inode.ended();
+            None
+        }
+        Err(e) => Some(Err(e.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+/// lseek(2) from the file's end, which needs no question to the daemon.
+pub fn seek_end(fd: i32, by: i64) -> Outcome {
+    inside(|| {
+        let open = registry::known(fd).filter(|open| open.inode.is_leased())?;
+        let size = match open.inode.lease()?.as_ref()?.len() {
+            Through::Lease(size) => size,
+            Through::Mount => return None,
+        };
+        let to = size.checked_add_signed(by)?;
+        // SAFETY: the program's call is about this descriptor, and the kernel says if it is not open.
+        let at = seek(unsafe { BorrowedFd::borrow_raw(fd) }, SeekFrom::Start(to)).ok()?;
+        isize::try_from(at).ok().map(Ok)
+    })
+}

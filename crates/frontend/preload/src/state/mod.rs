@@ -1,0 +1,7 @@
+//! What is known of descriptors, files and mounts.
+
+pub mod inode;
+pub mod pace;
+pub mod process;
+pub mod registry;
+pub mod table;

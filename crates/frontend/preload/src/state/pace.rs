@@ -1,0 +1,111 @@
+//! When a lease is asked for. It costs several requests, so it is to save more than that: a file's
+//! descriptor has called fsync(2) a few times, and after leases that did not pay, or were refused,
+//! the next one is asked for later and later.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// Calls of fsync(2) by one descriptor before its file is looked at. The first lease of a program
+/// makes the daemon write a whole log, and a rollback journal is gone after two.
+const FIRST: u8 = 8;
+/// Writes that a lease must have taken to have paid.
+const PAID: u32 = 64;
+/// Reads between two calls of fsync(2) after which the kernel's cache is worth more than a lease.
+const MOST_READS: u32 = 64;
+/// The next lease is asked for after two to the power of this many calls of fsync(2) at most.
+const MOST_LEVEL: u8 = 12;
+
+/// A lease is asked for at each fsync(2) without one (SIFTFS_ACCEL=eager).
+static EAGER: AtomicBool = AtomicBool::new(false);
+
+/// From now on, leases need not pay.
+pub fn be_eager() {
+    EAGER.store(true, Ordering::Relaxed);
+}
+
+/// Has a descriptor called fsync(2) so often that its file is to be looked at?
+pub fn is_worth_a_look(syncs: u8) -> bool {
+    syncs >= FIRST || EAGER.load(Ordering::Relaxed)
+}
+
+/// How often leases of files did not pay, for longer than a file is open. Files share levels, which
+/// costs speed at most.
+static LEVELS: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
+
+/// The pace of one file.
+#[derive(Default)]
+pub struct Pace {
+    syncs: AtomicU32,
+    /// The call of fsync(2) at which a lease is asked for.
+    due: AtomicU32,
+    /// By the lease that there is.
+    writes: AtomicU32,
+    /// Since the last fsync(2).
+    reads: AtomicU32,
+    place: usize,
+}
+
+impl Pace {
+    /// Of a file of this number.
+    pub fn of(ino: u64) -> Self {
+        let place = (ino.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
+        let pace = Self { place, ..Self::default() };
+        pace.wait();
+        pace
+    }
+
+    fn level(&self, change: impl Fn(u8) -> u8) {
+        if let Some(level) = LEVELS.get(self.place) {
+            level.store(change(level.load(Ordering::Relaxed)).min(MOST_LEVEL), Ordering::Relaxed);
+        }
+    }
+
+    fn wait(&self) {
+        let level = LEVELS.get(self.place).map_or(0, |level| level.load(Ordering::Relaxed));
+        // At once, if all is well.
+        let calls = (1_u32 << level.min(MOST_LEVEL)) - 1;
+        let due = self.syncs.load(Ordering::Relaxed).wrapping_add(calls);
+        self.due.store(due, Ordering::Relaxed);
+    }
+
+    /// A call of fsync(2). Is a lease to be asked for?
+    pub fn sync(&self) -> bool {
+        self.reads.store(0, Ordering::Relaxed);
+        let before = self.syncs.fetch_add(1, Ordering::Relaxed);
+        let due = before.wrapping_sub(self.due.load(Ordering::Relaxed)).cast_signed() >= 0;
+        due || EAGER.load(Ordering::Relaxed)
+    }
+
+    /// A write by the lease.
+    pub fn wrote(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read. Is the file read so much that the lease is to go back?
+    pub fn read(&self) -> bool {
+        self.reads.fetch_add(1, Ordering::Relaxed) >= MOST_READS
+    }
+
+    /// There is a lease.
+    pub fn granted(&self) {
+        self.writes.store(0, Ordering::Relaxed);
+    }
+
+    /// There is none, for a reason that may pass.
+    pub fn refused(&self) {
+        self.level(|level| level.saturating_add(1));
+        self.wait();
+    }
+
+    /// The lease has ended.
+    pub fn ended(&self) {
+        match self.writes.load(Ordering::Relaxed) >= PAID {
+            true => self.level(|_| 0),
+            false => self.level(|level| level.saturating_add(1)),
+        }
+        self.wait();
+    }
+}
+
+#[cfg(test)]
+#[path = "pace_tests.rs"]
+mod tests;

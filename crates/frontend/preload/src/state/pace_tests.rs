@@ -1,0 +1,53 @@
+//! Leases that pay are asked for again at once, others less and less often.
+
+use super::*;
+
+/// How many leases are asked for in so many calls of fsync(2), each of which has `writes`.
+fn asked(pace: &Pace, syncs: u32, writes: u32, refused: bool) -> u32 {
+    let mut asked = 0;
+    for _ in 0..syncs {
+        if !pace.sync() {
+            continue;
+        }
+        asked += 1;
+        if refused {
+            pace.refused();
+            continue;
+        }
+        pace.granted();
+        (0..writes).for_each(|_| pace.wrote());
+        pace.ended();
+    }
+    asked
+}
+
+#[test]
+fn what_does_not_pay_is_asked_for_seldom() {
+    assert_eq!(asked(&Pace::of(1), 1000, 100, false), 1000);
+    let refused = asked(&Pace::of(2), 100_000, 0, true);
+    assert!((12..50).contains(&refused), "{refused}");
+    let short = asked(&Pace::of(3), 100_000, 3, false);
+    assert!((12..50).contains(&short), "{short}");
+    // Another descriptor of the same file goes on where this one was.
+    assert_eq!(asked(&Pace::of(3), 4000, 3, false), 0);
+}
+
+#[test]
+fn one_that_pays_again_is_as_at_first() {
+    let pace = Pace::of(4);
+    assert_eq!(asked(&pace, 7, 0, true), 3, "at once, after one, after three");
+    let calls = (0..100).find(|_| pace.sync()).unwrap();
+    assert!(calls < 8, "{calls}");
+    pace.granted();
+    (0..PAID).for_each(|_| pace.wrote());
+    pace.ended();
+    assert!(pace.sync());
+}
+
+#[test]
+fn a_file_that_is_read_is_the_kernels() {
+    let pace = Pace::of(5);
+    assert_eq!((0..1000).position(|_| pace.read()), Some(MOST_READS as usize));
+    pace.sync();
+    assert!(!pace.read());
+}
