@@ -83,6 +83,24 @@ fn a_new_log_is_written_with_zeroes() {
     assert!(stat.st_blocks as u64 * 512 >= LOG_BYTES);
 }
 
+/// Where its newest batch ends is what a program says: no answer does the daemon harm.
+///
+/// Seen to fail when the row is written unchecked.
+#[test]
+fn a_program_says_where_its_log_ends() {
+    let top = disk();
+    let made = Directory::create(&top.path().join("logs"), VOLUME).unwrap();
+    let mut log = made.new_log(own()).unwrap();
+    log.begin(8192).unwrap();
+    for bad in [0, 4096, 8193, 12_289, 1 << 62, u64::MAX - 4095, u64::MAX] {
+        let refused = log.begin(bad);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{bad}: {refused:?}");
+    }
+    log.begin((1 << 62) - 4096).unwrap();
+    let left = Left::open(made.name(), VOLUME).unwrap();
+    assert_eq!(left.logs()[0].begin(), (1 << 62) - 4096, "and the row goes on");
+}
+
 /// Rows of logs that went serve again, and the newest log of a row is the one that is found.
 #[test]
 fn rows_are_used_again() {

@@ -2,9 +2,9 @@
 
 use crate::directory::Shared;
 use crate::folder::{about, log_name};
-use crate::row::{LogEntry, MOST_LEASES, RegisteredLease};
+use crate::row::{LogEntry, MOST_LEASES, RegisteredLease, is_position};
 use crate::turns::Turns;
-use siftfs_base::Result;
+use siftfs_base::{Result, corrupt};
 use siftfs_lease::LOG_BYTES;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -89,15 +89,15 @@ impl LogRow {
     }
 
     /// Batches before this position do not count any more, durably. Nothing is written if it is the
-    /// begin already.
+    /// begin already. A position is what a program says.
     ///
     /// # Errors
+    /// Corrupt if no batch can end there, or it is before the present begin: nothing has changed.
     /// The storage's; then every later call fails.
-    ///
-    /// # Panics
-    /// If it is before the present begin, or no multiple of 4,096.
     pub fn begin(&mut self, position: u64) -> Result<()> {
-        assert!(position >= self.entry().begin, "what was forgotten stays forgotten");
+        if position < self.entry().begin || !is_position(position) {
+            return Err(corrupt("file log", format!("what it has cannot end at {position}")));
+        }
         self.change(|entry| std::mem::replace(&mut entry.begin, position) != position)
     }
 

@@ -142,15 +142,19 @@ impl Row {
     /// What a row must be, whether it is about to be written or was read.
     fn check(&self) -> std::result::Result<(), &'static str> {
         let Some(entry) = &self.entry else { return Ok(()) };
-        let whole = |n: u64| n.is_multiple_of(UNIT) && n < MOST;
         if entry.number == 0 || entry.leases.len() > MOST_LEASES {
             return Err("a log without a number, or of too many leases");
         }
-        if entry.len == 0 || !whole(entry.len) || !whole(entry.begin) {
+        if entry.len == 0 || !is_position(entry.len) || !is_position(entry.begin) {
             return Err("a length or a begin that no log has");
         }
         Ok(())
     }
+}
+
+/// Can a batch begin here?
+pub(crate) fn is_position(n: u64) -> bool {
+    n.is_multiple_of(UNIT) && n < MOST
 }
 
 /// A row, in errors.

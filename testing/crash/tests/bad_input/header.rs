@@ -6,6 +6,7 @@ use siftfs_base::Error;
 use siftfs_crash::{Bench, VolumeKind};
 use siftfs_device::{Image, MemDevice};
 use siftfs_fsck::Severity;
+use siftfs_log::{FORMAT_VERSION, REGISTRY_VERSION};
 
 /// Codes of what `siftfs fsck` finds at least as bad as `severity`.
 fn found(image: &Image, severity: Severity) -> Vec<&'static str> {
@@ -18,10 +19,12 @@ fn found(image: &Image, severity: Severity) -> Vec<&'static str> {
 #[test]
 fn another_format_version() {
     for image in [base_image(), dirty()] {
-        for (what, blocks) in
-            [("static part", 0..1), ("host record", 1..3), ("service record", 3..5)]
-        {
-            for version in [1u32, 3, u32::MAX] {
+        for (what, blocks, newest) in [
+            ("static part", 0..1, FORMAT_VERSION),
+            ("host record", 1..3, REGISTRY_VERSION),
+            ("service record", 3..5, FORMAT_VERSION),
+        ] {
+            for version in [FORMAT_VERSION - 1, newest + 1, u32::MAX] {
                 let mut future = image.clone();
                 for block in blocks.clone() {
                     if image.bytes(super::layout().header.start + block * 4096, 8) == [0; 8] {
@@ -35,7 +38,8 @@ fn another_format_version() {
                 let text = error.to_string();
                 assert!(matches!(error, Error::Incompatible(_)), "{what}: {text}");
                 assert_eq!(error.errno(), libc::EOPNOTSUPP);
-                assert!(text.contains(&version.to_string()) && text.contains("knows 2"), "{text}");
+                let knows = format!("knows {newest}");
+                assert!(text.contains(&version.to_string()) && text.contains(&knows), "{text}");
                 assert!(found(&future, Severity::Error).contains(&"incompatible"), "{what}");
             }
         }

@@ -380,8 +380,9 @@ pub struct Recover {
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
-    /// Give the log up instead: only for a volume whose log is lost or damaged. What was fsynced
-    /// since the last checkpoint may be lost; run e2fsck afterwards
+    /// Give the log up instead: only for a volume whose log, or a directory of programs' logs that
+    /// it names, is lost or damaged. What was fsynced since the last checkpoint may be lost; run
+    /// e2fsck afterwards
     #[arg(long)]
     pub discard_log: bool,
     /// Report as JSON
