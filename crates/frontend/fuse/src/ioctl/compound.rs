@@ -360,7 +360,13 @@ impl Server {
         if let Reset::Times { mtime, ctime } = reset
             && let Some(_turn) = telling.answered()
         {
-            let mtime = Some(SetTime::At(mtime));
+            // Of the ctime alone, no mtime that the kernel sent was left out, and ours may be younger.
+            let ours =
+                self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() })?;
+            if !all && ctime <= ours.ctime {
+                return Ok(());
+            }
+            let mtime = all.then_some(SetTime::At(mtime));
             let set = SetAttr { mtime, ctime: Some(ctime), ..SetAttr::default() };
             self.entry(
                 &Credentials::default(),

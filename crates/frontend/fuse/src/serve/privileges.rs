@@ -90,7 +90,7 @@ impl Announced {
 /// the present for its ctime shows that once it has the answer: so it is stored before, if it is
 /// younger than ours.
 fn taken(server: &Server, cred: &Credentials, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
-    let present = set.ctime.filter(|_| server.agreed.writeback && set.mtime.is_none());
+    let present = set.ctime.filter(|_| server.agreed.writeback && set.size.is_none());
     let _turn = present.map(|_| server.kernel_times.turn([ino]));
     let attr = server.entry(cred, Request::GetAttr { file: ino.into() })?;
     match present.filter(|present| *present > attr.ctime) {
@@ -113,8 +113,9 @@ impl Server {
         ino: InodeNr,
         mut set: SetAttr,
     ) -> Result<Attr> {
-        // A thread of ours has the kernel ask: nothing is to change.
-        if self.sections.resets(cred.pid) {
+        // A thread of ours has the kernel ask: nothing is to change. Its close(2) may send times that
+        // a program has changed: those are as all others.
+        if self.sections.resets(cred.pid) && (set.size.is_some() || set.mtime.is_none()) {
             return taken(self, cred, ino, &set);
         }
         if set.size.is_some() {
