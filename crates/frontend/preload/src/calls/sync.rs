@@ -53,7 +53,7 @@ pub fn seek_end(fd: i32, by: i64) -> Outcome {
             Through::Mount => return None,
         };
         let to = size.checked_add_signed(by)?;
-        // SAFETY: the program's call is about this descriptor, and the kernel says if it is not open.
+        // SAFETY: the program's call is about this descriptor; the kernel says if it is not open.
         let at = seek(unsafe { BorrowedFd::borrow_raw(fd) }, SeekFrom::Start(to)).ok()?;
         isize::try_from(at).ok().map(Ok)
     })

@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     for at in 0..count as usize {
-        // SAFETY: the caller has so many messages.
+        // SAFETY: the caller has that number of messages.
         if let Some(message) = unsafe { messages.wrapping_add(at).as_ref() } {
             passed(&message.msg_hdr);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How many leases are asked for in so many calls of fsync(2), each of which has `writes`.
+/// How many leases are asked for in `syncs` calls of fsync(2), each of which has `writes`.
 fn asked(pace: &Pace, syncs: u32, writes: u32, refused: bool) -> u32 {
     let mut asked = 0;
     for _ in 0..syncs {
