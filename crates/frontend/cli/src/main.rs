@@ -11,9 +11,8 @@ mod options;
 mod show;
 
 use clap::Parser;
-use command::{
-    accel, bench, device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume,
-};
+use command::programs::{accel, bench};
+use command::{device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume};
 use daemon::limits;
 use helper::called::{self, Call, Role};
 use options::args::{Cli, Command};

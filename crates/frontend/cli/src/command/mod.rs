@@ -1,9 +1,7 @@
 //! The commands, a file each, and what several of them do: `closing` waits for a volume that is
 //! being unmounted, `place` finds the mount that a path means.
 
-pub mod accel;
 pub mod attach;
-pub mod bench;
 pub mod closing;
 pub mod device;
 pub mod e2fsck;
@@ -13,6 +11,7 @@ pub mod inspect;
 pub mod live;
 pub mod manual;
 pub mod mount;
+pub mod programs;
 pub mod publish;
 pub mod remount;
 pub mod top;

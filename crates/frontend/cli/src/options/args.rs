@@ -77,8 +77,8 @@ pub enum Command {
     /// Show what this machine could do for mounts and has switched off (requests by rings), and
     /// switch it on or off, now and for good
     Tune(Tune),
-    /// Run a program whose small writes and calls of fsync need no conversation with the daemon of a
-    /// mount with private_logs=on
+    /// Run a program whose small writes and calls of fsync need no conversation with the daemon of
+    /// a mount with private_logs=on
     Accel(Accel),
     /// Run one of the benches that are built beside this program, such as coinpurse-fig5; without a
     /// name, say which there are

@@ -234,7 +234,7 @@ fn every_command_line_that_is_named_is_understood() {
     has("README.md", "siftfs bench coinpurse --help");
     has("README.md", "siftfs mkfs disk.sift --size 512M");
     has("docs/manual.md", "siftfs fsck VOLUME --timeout 10");
-    has("src/command/bench.rs", "siftfs bench {prefix} --help");
+    has("src/command/programs/bench.rs", "siftfs bench {prefix} --help");
     has("src/command/umount.rs", "siftfs recover {volume}");
     has("fsck.siftfs.8", "siftfs recover --discard-log");
 }

@@ -9,9 +9,9 @@ use std::process::Command;
 /// Each call answers the same with and without the library: numbers, errors, bytes, sizes and
 /// offsets; and the files are the same in the end. Odd seeds have no other processes.
 ///
-/// Seen to fail when a write or a read does not move the offset; when a write by O_APPEND goes to the
-/// offset, or leaves it; when O_APPEND is switched unnoticed; when memory is copied without a look
-/// whether it is there; when the program may close the library's descriptors.
+/// Seen to fail when a write or a read does not move the offset; when a write by O_APPEND goes to
+/// the offset, or leaves it; when O_APPEND is switched unnoticed; when memory is copied without a
+/// look whether it is there; when the program may close the library's descriptors.
 #[test]
 fn calls_answer_the_same() {
     let s = mounted();

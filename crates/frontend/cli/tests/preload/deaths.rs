@@ -57,8 +57,8 @@ except OSError: pass
 print('done')
 ";
 
-/// The daemon is killed under a program: it gets errors and goes on, and what it had synced is there
-/// afterwards.
+/// The daemon is killed under a program: it gets errors and goes on, and what it had synced is
+/// there afterwards.
 #[test]
 fn a_daemon_that_is_killed_leaves_errors() {
     let s = mounted();

@@ -104,6 +104,10 @@ real! {
     fn __pread64_chk(fd: c_int, to: *mut c_void, len: usize, at: i64, room: usize) -> isize;
     fn fsync(fd: c_int) -> c_int;
     fn fdatasync(fd: c_int) -> c_int;
+    fn fstat(fd: c_int, to: *mut c_void) -> c_int;
+    fn fstat64(fd: c_int, to: *mut c_void) -> c_int;
+    fn __fxstat(version: c_int, fd: c_int, to: *mut c_void) -> c_int;
+    fn __fxstat64(version: c_int, fd: c_int, to: *mut c_void) -> c_int;
     fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     fn sendmmsg(socket: c_int, messages: *mut c_void, count: u32, flags: c_int) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;

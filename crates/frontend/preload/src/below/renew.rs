@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 
-/// Something shared that the only thread of a new process may replace, whoever had it locked.
+/// Something shared that the only thread of a new process may replace, even where it is locked.
 pub struct Renewable<T>(UnsafeCell<T>);
 
 // SAFETY: it is shared as T is; `renew` alone replaces it, while there is one thread.

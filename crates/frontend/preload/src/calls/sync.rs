@@ -44,6 +44,21 @@ fn by_lease(open: &Open, datasync: bool) -> Outcome {
     }
 }
 
+/// The program looks at a file's attributes, which the kernel asks the daemon for while the file is
+/// leased.
+pub fn looked(fd: i32) {
+    if table::tag(fd) != table::KNOWN {
+        return;
+    }
+    inside(|| {
+        let open = registry::known(fd).filter(|open| open.inode.is_leased())?;
+        if open.inode.pace.look() {
+            open.inode.give_back();
+        }
+        Some(())
+    });
+}
+
 /// lseek(2) from the file's end, which needs no question to the daemon.
 pub fn seek_end(fd: i32, by: i64) -> Outcome {
     inside(|| {
@@ -53,7 +68,7 @@ pub fn seek_end(fd: i32, by: i64) -> Outcome {
             Through::Mount => return None,
         };
         let to = size.checked_add_signed(by)?;
-        // SAFETY: the program's call is about this descriptor, and the kernel says if it is not open.
+        // SAFETY: the program's call is about this descriptor; the kernel says if it is not open.
         let at = seek(unsafe { BorrowedFd::borrow_raw(fd) }, SeekFrom::Start(to)).ok()?;
         isize::try_from(at).ok().map(Ok)
     })

@@ -2,8 +2,28 @@
 
 use crate::below::real;
 use crate::calls::descriptors::{changing, passed, pinned};
+use crate::calls::sync::looked;
 use libc::{c_int, msghdr, off_t, size_t};
 use std::ffi::c_void;
+
+/// Functions that look at an open file.
+macro_rules! looks {
+    ($(fn $name:ident($($before:ident: $type:ty),*);)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($before: $type,)* fd: c_int, to: *mut c_void) -> c_int {
+            looked(fd);
+            // SAFETY: the caller's arguments.
+            unsafe { real::$name($($before,)* fd, to) }
+        }
+    )* };
+}
+
+looks! {
+    fn fstat();
+    fn fstat64();
+    fn __fxstat(version: c_int);
+    fn __fxstat64(version: c_int);
+}
 
 /// What is mapped is read and written past every call.
 #[unsafe(no_mangle)]
@@ -93,7 +113,7 @@ unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     for at in 0..count as usize {
-        // SAFETY: the caller has so many messages.
+        // SAFETY: the caller has that number of messages.
         if let Some(message) = unsafe { messages.wrapping_add(at).as_ref() } {
             passed(&message.msg_hdr);
         }

@@ -44,8 +44,8 @@ impl Entered {
 
     /// The session ends, which has no leases any more.
     pub fn end(&self, session: Session) {
-        // The program may have closed a descriptor by a way that the library does not see: then what
-        // has that number is the program's.
+        // The program may have closed a descriptor by a way that the library does not see: then
+        // what has that number is the program's.
         match self.own().all(|fd| self.keeps(fd)) {
             true => drop(session),
             false => std::mem::forget(session),

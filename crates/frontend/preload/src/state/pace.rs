@@ -2,7 +2,7 @@
 //! descriptor has called fsync(2) a few times, and after leases that did not pay, or were refused,
 //! the next one is asked for later and later.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 
 /// Calls of fsync(2) by one descriptor before its file is looked at. The first lease of a program
 /// makes the daemon write a whole log, and a rollback journal is gone after two.
@@ -11,6 +11,10 @@ const FIRST: u8 = 8;
 const PAID: u32 = 64;
 /// Reads between two calls of fsync(2) after which the kernel's cache is worth more than a lease.
 const MOST_READS: u32 = 64;
+/// A lease is given back when it has this balance: it costs more questions than it saves.
+const LOST: i32 = -32;
+/// What such a lease counts as, of leases that did not pay.
+const LOSSES: u8 = 4;
 /// The next lease is asked for after two to the power of this many calls of fsync(2) at most.
 const MOST_LEVEL: u8 = 12;
 
@@ -41,6 +45,9 @@ pub struct Pace {
     writes: AtomicU32,
     /// Since the last fsync(2).
     reads: AtomicU32,
+    /// Writes by the lease, which were no requests, less the reads and looks at attributes, which
+    /// the kernel would have answered by itself.
+    balance: AtomicI32,
     place: usize,
 }
 
@@ -78,16 +85,24 @@ impl Pace {
     /// A write by the lease.
     pub fn wrote(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
+        self.balance.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A read. Is the file read so much that the lease is to go back?
     pub fn read(&self) -> bool {
-        self.reads.fetch_add(1, Ordering::Relaxed) >= MOST_READS
+        let loss = self.look();
+        self.reads.fetch_add(1, Ordering::Relaxed) >= MOST_READS || loss
+    }
+
+    /// A look at the file's attributes. Is the lease to go back?
+    pub fn look(&self) -> bool {
+        self.balance.fetch_sub(1, Ordering::Relaxed) <= LOST
     }
 
     /// There is a lease.
     pub fn granted(&self) {
         self.writes.store(0, Ordering::Relaxed);
+        self.balance.store(0, Ordering::Relaxed);
     }
 
     /// There is none, for a reason that may pass.
@@ -98,9 +113,11 @@ impl Pace {
 
     /// The lease has ended.
     pub fn ended(&self) {
-        match self.writes.load(Ordering::Relaxed) >= PAID {
-            true => self.level(|_| 0),
-            false => self.level(|level| level.saturating_add(1)),
+        let writes = self.writes.load(Ordering::Relaxed);
+        match self.balance.load(Ordering::Relaxed) {
+            ..=LOST => self.level(|level| level.saturating_add(LOSSES)),
+            _ if writes < PAID => self.level(|level| level.saturating_add(1)),
+            _ => self.level(|_| 0),
         }
         self.wait();
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How many leases are asked for in so many calls of fsync(2), each of which has `writes`.
+/// How many leases are asked for in `syncs` calls of fsync(2), each of which has `writes`.
 fn asked(pace: &Pace, syncs: u32, writes: u32, refused: bool) -> u32 {
     let mut asked = 0;
     for _ in 0..syncs {
@@ -47,7 +47,28 @@ fn one_that_pays_again_is_as_at_first() {
 #[test]
 fn a_file_that_is_read_is_the_kernels() {
     let pace = Pace::of(5);
+    (0..1000).for_each(|_| pace.wrote());
     assert_eq!((0..1000).position(|_| pace.read()), Some(MOST_READS as usize));
     pace.sync();
     assert!(!pace.read());
+}
+
+/// A database with a rollback journal: between two writes it reads, and looks at its size twice.
+#[test]
+fn a_lease_that_costs_more_than_it_saves_goes_back() {
+    let pace = Pace::of(6);
+    let mut leases = 0;
+    let mut leased = false;
+    for _ in 0..10_000 {
+        if !leased && pace.sync() {
+            (leases, leased) = (leases + 1, true);
+            pace.granted();
+        }
+        (0..2).for_each(|_| pace.wrote());
+        if leased && (pace.read() | pace.look() | pace.look()) {
+            pace.ended();
+            leased = false;
+        }
+    }
+    assert!((3..7).contains(&leases), "{leases}");
 }

@@ -93,8 +93,8 @@ fn joined(fd: i32) -> Option<Arc<Open>> {
     if slot.seen.load(Ordering::Acquire) == now || !is_own() {
         return None;
     }
-    // SAFETY: the caller's call is about this descriptor, so it is open as far as is known; if it is
-    // not, the kernel says so.
+    // SAFETY: the caller's call is about this descriptor, so it is open as far as is known; if it
+    // is not, the kernel says so.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let found = key(borrowed).and_then(|key| {
         let registry = registry();
@@ -329,8 +329,8 @@ impl Registry {
     }
 }
 
-/// Are the first three descriptors open? Else one of the library's own would be a program's input or
-/// output.
+/// Are the first three descriptors open? Else one of the library's own would be a program's input
+/// or output.
 fn standard_are_open() -> bool {
     // SAFETY: whether they are open is the question.
     (0..3).all(|fd| rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(fd) }).is_ok())

@@ -104,8 +104,8 @@ pub fn forget(fd: i32) -> bool {
     cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, forget).is_ok()
 }
 
-/// Gives a descriptor that the program has opened its [`Open`]. False: it has been closed meanwhile,
-/// or has one. Under the registry's lock.
+/// Gives a descriptor that the program has opened its [`Open`]. False: it has been closed
+/// meanwhile, or has one. Under the registry's lock.
 pub fn fill(fd: i32, open: Arc<Open>) -> bool {
     let (Some(cell), Some(slot), Some(at)) = (cell(fd), slot(fd), index(fd)) else { return false };
     if tag(fd) == KNOWN {

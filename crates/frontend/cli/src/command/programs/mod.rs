@@ -1,0 +1,4 @@
+//! Commands that become another program.
+
+pub mod accel;
+pub mod bench;
