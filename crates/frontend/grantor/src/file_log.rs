@@ -26,8 +26,8 @@ impl FileLog {
         &*self.file
     }
 
-    /// Can the newest batch end here? None ends before what is forgotten, or where a registry has no
-    /// number for it.
+    /// Can the newest batch end here? None ends before what is forgotten, or where a registry has
+    /// no number for it.
     pub fn is_end(&self, end: u64) -> bool {
         end.is_multiple_of(BATCH_UNIT as u64) && (self.begin..MOST_END).contains(&end)
     }

@@ -360,7 +360,8 @@ impl Server {
         if let Reset::Times { mtime, ctime } = reset
             && let Some(_turn) = telling.answered()
         {
-            // Of the ctime alone, no mtime that the kernel sent was left out, and ours may be younger.
+            // Of the ctime alone, no mtime that the kernel sent was left out, and ours may be
+            // younger.
             let ours =
                 self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() })?;
             if !all && ctime <= ours.ctime {

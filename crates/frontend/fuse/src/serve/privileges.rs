@@ -113,8 +113,8 @@ impl Server {
         ino: InodeNr,
         mut set: SetAttr,
     ) -> Result<Attr> {
-        // A thread of ours has the kernel ask: nothing is to change. Its close(2) may send times that
-        // a program has changed: those are as all others.
+        // A thread of ours has the kernel ask: nothing is to change. Its close(2) may send times
+        // that a program has changed: those are as all others.
         if self.sections.resets(cred.pid) && (set.size.is_some() || set.mtime.is_none()) {
             return taken(self, cred, ino, &set);
         }
