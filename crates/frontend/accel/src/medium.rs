@@ -1,10 +1,12 @@
 //! What makes a session's files durable: the daemon, or a file log that this program writes.
+#![allow(unsafe_code)] // a descriptor that may be another's by now is not closed
 
 use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, IoSlice, ReadWriteFlags, pwritev2};
 use rustix::time::{ClockId, clock_gettime};
-use siftfs_lease::{Batch, Batches, LogShape, View, forgotten};
+use siftfs_lease::{Batch, Batches, LogShape, View, forgotten, high};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// How a session's files become durable.
@@ -30,7 +32,7 @@ impl Medium {
 
 /// A file log, which one thread at a time writes.
 pub(crate) struct FileLog {
-    file: OwnedFd,
+    file: ManuallyDrop<OwnedFd>,
     /// Device and inode of the log. A program may close any descriptor, and get its number for
     /// another file: nothing is ever written there.
     identity: (u64, u64),
@@ -57,6 +59,7 @@ impl FileLog {
         }
         let batches = Batches::new(shape).ok_or_else(odd)?;
         let identity = (stat.st_dev, stat.st_ino);
+        let file = ManuallyDrop::new(high(file));
         Ok(Self { file, identity, shape, batches, durable: 0, asked: 0 })
     }
 
@@ -72,15 +75,14 @@ impl FileLog {
         let Some(Batch { place, bytes }) = self.batches.seal(forgotten(grantor)) else {
             return Ok(false);
         };
-        let stat = fstat(&self.file)?;
-        if (stat.st_dev, stat.st_ino) != self.identity {
+        if !is(&self.file, self.identity) {
             return Err(Errno::BADF.into());
         }
         let mut done = 0;
         while done < bytes.len() {
             let rest = bytes.get(done..).unwrap_or_default();
             let at = place + done as u64;
-            match pwritev2(&self.file, &[IoSlice::new(rest)], at, ReadWriteFlags::DSYNC) {
+            match pwritev2(&*self.file, &[IoSlice::new(rest)], at, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 // The rest of a short write is not aligned any more, and the kernel says so.
                 Ok(n) => done += n,
@@ -104,6 +106,21 @@ impl FileLog {
             end
         })
     }
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        // What has the number now may be the program's.
+        if is(&self.file, self.identity) {
+            // SAFETY: it is not used again.
+            drop(unsafe { ManuallyDrop::take(&mut self.file) });
+        }
+    }
+}
+
+/// Is the open file still this one?
+fn is(file: &OwnedFd, identity: (u64, u64)) -> bool {
+    fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity)
 }
 
 /// CLOCK_BOOTTIME, in nanoseconds.

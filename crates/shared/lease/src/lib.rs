@@ -29,7 +29,7 @@ pub use batch::{
 pub use layout::{FULL, MOST_BYTES, SLOTS, Shape};
 pub use memory::{Created, ForkMark, Memory, View, create, open};
 pub use message::{Answer, Ask, HEADER, MOST_DATA, TOKEN, Token, VERSION};
-pub use packets::{Packet, Packets};
+pub use packets::{Packet, Packets, high};
 pub use reader::{Reader, Shown, order, recall, set_order, shown, vouch};
 pub use record::Record;
 pub use words::{Held, Own, State, Words};

@@ -16,6 +16,15 @@ use std::time::Duration;
 /// Descriptors that a packet brings at most.
 const MOST_FDS: usize = 2;
 
+/// The lowest number of a descriptor that a program does not know of.
+const HIGH: i32 = 512;
+
+/// The same open file under a number that programs do not count on, if there is one: one that has
+/// closed its standard input gets that number for the next file that it opens.
+pub fn high(file: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file)
+}
+
 /// One end of a connection.
 pub struct Packets(OwnedFd);
 
@@ -46,7 +55,7 @@ impl Packets {
     /// Nobody listens there, or the caller may not.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let socket = socket_with(kind.0, kind.1, kind.2, None)?;
+        let socket = high(socket_with(kind.0, kind.1, kind.2, None)?);
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self(socket))
     }

@@ -16,6 +16,7 @@ fn every_option_of_the_list_is_taken() {
             "HOW" => format!("{name}=nice"),
             "ADDRESS" => format!("{name}=127.0.0.1:9000"),
             "PATH" => format!("{name}=/tmp/x"),
+            "WHERE" => format!("{name}=on"),
             "LEVEL" => format!("{name}=warn"),
             "FORMAT" => format!("{name}=json"),
             "SWITCH" | "WHEN" => format!("{name}=off"),
