@@ -180,6 +180,21 @@ fn a_log_that_is_full_is_forgotten() {
     drop(program);
 }
 
+/// What was taken in and written over in the ring is not in the log: the daemon alone can make it
+/// durable.
+#[test]
+fn what_the_ring_has_lost_is_made_durable_by_the_daemon() {
+    let world = world();
+    let f = world.user().make("f", b"");
+    let mut program = start(&world, f);
+    // A ring holds 1,024 of these, and a batch the rest.
+    assert_eq!(program.tell("fill 1100"), "1100");
+    assert_eq!(program.tell("sync"), "durable");
+    let bytes = after_a_crash(world, "f");
+    assert!(bytes.len() == 1100 * 4096 && bytes.iter().all(|byte| *byte == b'f'));
+    drop(program);
+}
+
 /// The registry cannot be written any more: nothing is promised that does not hold.
 #[test]
 fn a_registry_that_fails_leaves_all_to_the_daemon() {

@@ -51,8 +51,6 @@ fn a_sync_is_the_programs_own() {
 
 /// The daemon dies, and programs go on for as long as its words count: whatever they were told is
 /// durable is there. Recovery waits for them.
-///
-/// Seen to fail when recovery does not wait.
 #[test]
 fn r37_what_a_program_syncs_after_its_daemon_died_is_there() {
     let s = mounted();
