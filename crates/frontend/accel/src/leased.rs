@@ -1,12 +1,13 @@
 //! A file of which the program has the lease.
 
 use crate::Through;
+use crate::cache::{Cache, PAGE};
 use crate::medium::{Medium, boot_time};
 use crate::session::Shared;
 use rustix::time::{ClockId, clock_gettime};
 use siftfs_lease::{Answer, Ask, FULL, Held, MOST_DATA, Place, Publish, lasts, log_promises};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A leased file. It may be used by several threads. The lease ends when it is dropped, or before:
 /// then every call answers [`Through::Mount`], but for errors of earlier writes, which
@@ -15,11 +16,13 @@ pub struct Leased {
     shared: Arc<Shared>,
     held: Held,
     returned: bool,
+    /// Taken before the session's writer, and never while something is asked.
+    cache: Mutex<Cache>,
 }
 
 impl Leased {
     pub(crate) fn new(shared: Arc<Shared>, held: Held) -> Self {
-        Self { shared, held, returned: false }
+        Self { shared, held, returned: false, cache: Mutex::default() }
     }
 
     /// Writes all of `bytes` at `offset`. It survives the end of this program when it returns, and
@@ -43,7 +46,7 @@ impl Leased {
             if !self.shared.is_usable() {
                 return Through::Mount;
             }
-            let publish = self.shared.writer().publish(self.held, place, bytes, now());
+            let publish = self.publish(place, bytes);
             if let Publish::Published(published) = publish {
                 let done = self.shared.settle(&published);
                 return done.map_or(Through::Mount, Through::Lease);
@@ -55,28 +58,79 @@ impl Leased {
         Through::Mount
     }
 
-    /// Reads into `bytes`, and answers how many there were: fewer at the file's end.
+    /// Publishes a write. The cache has it in the order of all writes.
+    fn publish(&self, place: Place, bytes: &[u8]) -> Publish {
+        let mut cache = self.cache();
+        let mut writer = self.shared.writer();
+        let size = writer.size(self.held).unwrap_or(0);
+        let publish = writer.publish(self.held, place, bytes, now());
+        drop(writer);
+        if let Publish::Published(published) = &publish {
+            cache.wrote(published.offset, bytes, size, &self.shared.cached);
+        }
+        publish
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads into `bytes`, and answers how many there were: fewer at the file's end. What was read
+    /// or written before needs no question to the daemon, within bounds.
     ///
     /// # Errors
     /// Those of read(2); `EBADF` if the program may not read the file by the descriptor that the
     /// lease was taken with.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<Through<usize>> {
-        let (mut offset, mut read) = (offset, 0);
-        for piece in bytes.chunks_mut(MOST_DATA) {
-            let len = u32::try_from(piece.len()).expect("a piece is short");
-            let ask = Ask::Read { held: self.held, offset, len };
-            let data = match self.shared.ask(ask, piece.len()) {
-                Some(Answer::Data(data)) if data.len() <= piece.len() => data,
+        if !self.shared.is_usable() {
+            return Ok(Through::Mount);
+        }
+        let (known, state) = {
+            let cache = self.cache();
+            let Some(size) = self.shared.writer().size(self.held) else {
+                return Ok(Through::Mount);
+            };
+            let there = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let there = there.min(bytes.len());
+            let known = bytes.get_mut(..there).is_some_and(|into| cache.read(offset, into));
+            (known.then_some(there), cache.state())
+        };
+        match known {
+            Some(read) if lasts(&*self.shared.view, &FULL, self.held) => Ok(Through::Lease(read)),
+            Some(_) => Ok(Through::Mount),
+            None => self.ask_for(offset, bytes, state),
+        }
+    }
+
+    /// Asks the daemon for bytes, by whole pages, and keeps what it gets, if nothing was written
+    /// since this state.
+    fn ask_for(&self, offset: u64, bytes: &mut [u8], state: u64) -> io::Result<Through<usize>> {
+        let begin = offset - offset % PAGE as u64;
+        let Some(end) = offset.checked_add(bytes.len() as u64) else { return Ok(Through::Mount) };
+        let (mut at, mut read) = (begin, 0);
+        while at < end {
+            let len = usize::try_from(end - at).unwrap_or(MOST_DATA).min(MOST_DATA);
+            let len = len.next_multiple_of(PAGE).min(MOST_DATA);
+            let asked = u32::try_from(len).expect("a packet is short");
+            let ask = Ask::Read { held: self.held, offset: at, len: asked };
+            let data = match self.shared.ask(ask, len) {
+                Some(Answer::Data(data)) if data.len() <= len => data,
                 Some(Answer::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
                 Some(Answer::Ended) | None => return Ok(Through::Mount),
                 Some(_) => return Ok(self.odd()),
             };
-            piece.iter_mut().zip(&data).for_each(|(to, from)| *to = *from);
-            read += data.len();
-            if data.len() < piece.len() {
+            // The first page may begin before what is wanted.
+            let skip = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
+            let wanted = data.get(skip..).unwrap_or_default();
+            let into = bytes.get_mut(read..).unwrap_or_default();
+            let part = wanted.len().min(into.len());
+            into.iter_mut().zip(wanted).for_each(|(to, from)| *to = *from);
+            read += part;
+            self.cache().insert(state, at, &data, &self.shared.cached);
+            if data.len() < len {
                 break;
             }
-            offset = offset.saturating_add(len.into());
+            at += len as u64;
         }
         Ok(Through::Lease(read))
     }
@@ -187,6 +241,7 @@ impl Leased {
 
 impl Drop for Leased {
     fn drop(&mut self) {
+        self.cache().clear(&self.shared.cached);
         let _ = self.give_back();
     }
 }

@@ -29,6 +29,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
+mod cache;
 mod leased;
 mod medium;
 mod session;

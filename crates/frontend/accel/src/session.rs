@@ -10,7 +10,7 @@ use siftfs_lease::{
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     asks: Mutex<()>,
     /// Taken before `writer` and `asks`, by an fsync(2) alone.
     medium: Mutex<Medium>,
+    /// Pages in the caches of its files.
+    pub cached: AtomicUsize,
     mark: ForkMark,
     over: AtomicBool,
 }
@@ -86,8 +88,8 @@ impl Session {
         let view = Arc::new(view);
         let writer = Mutex::new(Writer::new((view.clone(), Arc::new(memory)), FULL, largest));
         let (asks, over, mark) = (Mutex::default(), AtomicBool::default(), ForkMark::new()?);
-        let medium = Mutex::new(Medium::Unknown);
-        Ok(Self(Arc::new(Shared { socket, view, writer, asks, medium, mark, over })))
+        let (medium, cached) = (Mutex::new(Medium::Unknown), AtomicUsize::new(0));
+        Ok(Self(Arc::new(Shared { socket, view, writer, asks, medium, cached, mark, over })))
     }
 
     /// Takes the lease of the file that a token stands for.

@@ -127,9 +127,9 @@ fn answers_to_other_questions_end_the_session() {
 #[test]
 fn more_bytes_than_were_asked_for_are_no_answer() {
     let (session, thread) = daemon(|mut daemon| {
-        daemon.grant(0);
-        assert!(matches!(daemon.asked(), Some(Ask::Read { len: 4, .. })));
-        daemon.answer(&Answer::Data(vec![1; 5]));
+        daemon.grant(5);
+        assert!(matches!(daemon.asked(), Some(Ask::Read { offset: 0, len: 4096, .. })));
+        daemon.answer(&Answer::Data(vec![1; 4097]));
         assert_eq!(daemon.asked(), None);
     });
     let leased = session.lease_with(&TOKEN).unwrap();

@@ -5,7 +5,7 @@
 
 use crate::below::guard::{Outcome, inside};
 use crate::below::user::User;
-use crate::state::inode::{Inode, Open};
+use crate::state::inode::{Inode, Open, granted};
 use crate::state::{registry, table};
 use rustix::fs::{SeekFrom, seek};
 use siftfs_accel::{Leased, Through};
@@ -46,6 +46,17 @@ fn signed(len: usize) -> Option<i64> {
 
 /// write(2) and its forms.
 pub fn write(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+    let done = by_log(fd, at, user);
+    if done.is_none() && matches!(at, At::Here) && granted() != 0 {
+        inside(|| {
+            registry::freshen(fd);
+            Some(())
+        });
+    }
+    done
+}
+
+fn by_log(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     inside(|| {
         let open = leased(fd).filter(|open| open.writes)?;
         let user = user().filter(|user| user.len > 0)?;

@@ -99,6 +99,8 @@ pub struct Inode {
     /// Held for reading while something is done by the lease.
     lease: RwLock<Option<Leased>>,
     is_leased: AtomicBool,
+    /// A lease has ended since the kernel was asked for the size.
+    grew: AtomicBool,
     /// An errno that the next fsync(2) tells.
     untold: AtomicI32,
 }
@@ -121,6 +123,7 @@ impl Inode {
             is_kernels: AtomicBool::new(false),
             lease: RwLock::new(None),
             is_leased: AtomicBool::new(false),
+            grew: AtomicBool::new(false),
             untold: AtomicI32::new(0),
         }
     }
@@ -168,10 +171,16 @@ impl Inode {
     fn take(&self, lease: &mut Option<Leased>) {
         let Some(leased) = lease.take() else { return };
         self.is_leased.store(false, Ordering::Release);
+        self.grew.store(true, Ordering::Release);
         self.pace.ended();
         if let Err(e) = leased.close() {
             self.untold.store(e.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
         }
+    }
+
+    /// May the file be longer than the kernel knows? It is asked for the size then.
+    pub fn is_longer(&self) -> bool {
+        self.is_leased() || self.grew.swap(false, Ordering::AcqRel)
     }
 
     /// Gives the lease back.

@@ -145,6 +145,25 @@ pub fn ask(fd: i32, inode: &Inode) {
     }
 }
 
+/// The kernel is about to append by a descriptor. It takes the end from the size that it knows, and
+/// puts the open file's offset behind what it wrote there: the daemon moves the bytes to the true
+/// end, but cannot move the offset. So it is asked for the size, if a lease may have changed that.
+pub fn freshen(fd: i32) {
+    if !matches!(table::tag(fd), table::KNOWN | table::WRITER) || !is_own() {
+        return;
+    }
+    // SAFETY: as in `joined`.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    if !rustix::fs::fcntl_getfl(borrowed).is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
+        return;
+    }
+    let inode = key(borrowed).and_then(|key| registry().inodes.get(&key).cloned());
+    if inode.is_some_and(|inode| inode.is_longer()) {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let _ = rustix::fs::statx(borrowed, c"", flags, StatxFlags::SIZE);
+    }
+}
+
 /// May a file be as long as it likes? A limit is the kernel's to keep.
 pub fn is_unlimited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_none()
