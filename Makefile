@@ -48,7 +48,7 @@ build:
 # A real job on a real volume, with a crash in the middle, checked in every respect.
 run:
 	scripts/install-deps.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-demo
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-demo -p siftfs-preload
 	"$(BUILT)/siftfs-demo"
 
 # What needs neither root nor apt, for every change on the way: minutes after a first build.

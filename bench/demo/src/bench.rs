@@ -33,17 +33,16 @@ const WORKLOADS: [(&str, Work); 3] = [
     }),
 ];
 
-/// Measures both and fills the first part of the table.
-pub fn compare(place: &Place, volume: &Volume) -> Result<Table> {
-    let (ext4, name) = siftfs_rig::ext4::directory(place, 1 << 30)?;
-    let mut table = Table::new(name);
+/// Measures both and fills the first part of the table. `ext4` is a directory to be made on the
+/// kernel's ext4.
+pub fn compare(place: &Place, volume: &Volume, ext4: &Path, table: &mut Table) -> Result<()> {
     for (what, work) in WORKLOADS {
         let row = step(&format!("measuring: {what}"), || {
-            measure(place, volume, &volume.dir.join("bench"), &ext4, (what, work))
+            measure(place, volume, &volume.dir.join("bench"), ext4, (what, work))
         })?;
         table.row(row);
     }
-    Ok(table)
+    Ok(())
 }
 
 fn measure(

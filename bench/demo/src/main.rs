@@ -1,10 +1,13 @@
 //! The demonstration behind `make run`: a real job on a real volume, with a crash in the middle,
 //! and everything that is claimed about it checked.
 
+mod accelerated;
 mod bench;
+mod commits;
 mod files;
 mod publisher;
 mod report;
+mod shell;
 mod twice;
 mod two;
 mod work;
@@ -14,6 +17,7 @@ use report::Table;
 use siftfs_rig::database::{Acknowledged, Mode};
 use siftfs_rig::place::{Failed, Place, Result, step};
 use siftfs_rig::volume::{Io, Volume};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use two::Spent;
@@ -42,10 +46,14 @@ fn run() -> Result<()> {
     let start = Instant::now();
     let place = Place::new("siftfs-demo", NEEDED, None)?;
     let source = step("writing the files to be copied", || Tree::generate(&place, FILES))?;
+    let (ext4, name) = siftfs_rig::ext4::directory(&place, 1 << 30)?;
+    let mut table = Table::new(name);
     println!("\nOne process does everything:");
-    let mut table = one_process(&place, &source)?;
+    one_process(&place, &source, &ext4, &mut table)?;
     println!("\nOne volume mounted at two places:");
     step("two mounts take turns", || twice::demonstrate(&place))?;
+    println!("\nAn unmodified program has a log of its own:");
+    accelerated::demonstrate(&place, &ext4, &mut table)?;
     println!("\nA device process does the background work:");
     let spent = two::run(&place, &source)?;
     shares(&mut table, &spent);
@@ -55,7 +63,7 @@ fn run() -> Result<()> {
 }
 
 /// The job on a mount that does its background work itself, with a crash in the middle.
-fn one_process(place: &Place, source: &Tree) -> Result<Table> {
+fn one_process(place: &Place, source: &Tree, ext4: &Path, table: &mut Table) -> Result<()> {
     let volume = Volume::make(place, "mount", VOLUME_SIZE)?;
     volume.mount()?;
     let mut work = Work::new(place, &volume, source);
@@ -66,7 +74,7 @@ fn one_process(place: &Place, source: &Tree) -> Result<Table> {
     work.check()?;
     second_half(&mut work)?;
     work.check_all()?;
-    let mut table = bench::compare(place, &volume)?;
+    bench::compare(place, &volume, ext4, table)?;
 
     volume.checkpoint()?;
     let second = volume.io()?;
@@ -76,9 +84,9 @@ fn one_process(place: &Place, source: &Tree) -> Result<Table> {
     step("comparing under the kernel's ext4", || {
         volume.with_kernel_mount(place, "loop,ro", |dir| files::compare(&sums, &files::sums(dir)?))
     })?;
-    totals(&mut table, &first, &second, &work.acks, sums.len());
+    totals(table, &first, &second, &work.acks, sums.len());
     table.fact("sets of four files published", work.published.to_string());
-    Ok(table)
+    Ok(())
 }
 
 /// Database and copying, cut off by SIGKILL of the daemon.

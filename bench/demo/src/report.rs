@@ -1,5 +1,6 @@
 //! The table at the end.
 
+use crate::commits::{FIRST, Rates};
 use std::time::Duration;
 
 /// One workload on both file systems.
@@ -24,13 +25,15 @@ pub struct Table {
     ext4: &'static str,
     rows: Vec<Row>,
     facts: Vec<(&'static str, String)>,
+    commits: Rates,
     shares: Vec<(&'static str, [String; 2])>,
 }
 
 impl Table {
     /// An empty table; `ext4` says which ext4 it compares with.
     pub fn new(ext4: &'static str) -> Self {
-        Self { ext4, rows: Vec::new(), facts: Vec::new(), shares: Vec::new() }
+        let (rows, facts, shares) = (Vec::new(), Vec::new(), Vec::new());
+        Self { ext4, rows, facts, commits: Rates::default(), shares }
     }
 
     /// Adds a workload.
@@ -41,6 +44,11 @@ impl Table {
     /// Adds a number of its own.
     pub fn fact(&mut self, what: &'static str, value: String) {
         self.facts.push((what, value));
+    }
+
+    /// Says how many transactions SQLite commits in a second.
+    pub fn commits(&mut self, rates: Rates) {
+        self.commits = rates;
     }
 
     /// Adds what host and device process had of something.
@@ -55,10 +63,24 @@ impl Table {
         for (what, value) in &self.facts {
             println!("{what:42} {value:>12}");
         }
+        self.print_commits();
         println!("\n{:42} {:>12} {:>12}", "With a device process:", "host", "device");
         for (what, [host, device]) in &self.shares {
             println!("{what:42} {host:>12} {device:>12}");
         }
+    }
+
+    fn print_commits(&self) {
+        let Rates { ext4, plain, accelerated } = self.commits;
+        println!(
+            "\n{:42} {:>12} {:>12} {:>12}",
+            "SQLite, WAL, synchronous=FULL:", "ext4", "SiftFS", "accelerated"
+        );
+        let what = format!("commits a second, after the first {FIRST}");
+        println!("{what:42} {ext4:>12.0} {plain:>12.0} {accelerated:>12.0}");
+        let of = |rate: f64| rate / ext4;
+        let (what, plain, accelerated) = ("of ext4's", of(plain), of(accelerated));
+        println!("{what:42} {:>12.2} {plain:>12.2} {accelerated:>12.2}", 1.0);
     }
 
     fn print_latencies(&self) {

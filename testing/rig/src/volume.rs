@@ -113,6 +113,11 @@ impl Volume {
 
     /// SIGKILL of the daemon, found through the status, and waits until it is gone.
     pub fn kill_daemon(&self) -> Result<()> {
+        self.kill_daemon_and(|| Ok(()))
+    }
+
+    /// As [`Volume::kill_daemon`], with something else that is done at once after the signal.
+    pub fn kill_daemon_and(&self, also: impl FnOnce() -> Result<()>) -> Result<()> {
         let pid = i32::try_from(self.status()?.pid).ok();
         let pid = pid.and_then(rustix::process::Pid::from_raw);
         let pid = pid.ok_or_else(|| Failed("status has no pid".into()))?;
@@ -120,6 +125,7 @@ impl Volume {
             .map_err(|e| Failed(format!("daemon {pid:?}: {e}")))?;
         rustix::process::kill_process(pid, rustix::process::Signal::KILL)
             .map_err(|e| Failed(format!("kill: {e}")))?;
+        also()?;
         let mut fds = [PollFd::new(&process, PollFlags::IN)];
         let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
         match poll(&mut fds, Some(&limit)) {
