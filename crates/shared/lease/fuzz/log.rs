@@ -6,6 +6,9 @@ use siftfs_lease::{BATCH_UNIT, Batches, FULL, Held, LogShape, Logged, MOST_BYTES
 
 /// The logs whose writer is the library's: the shortest whole mebibytes that it takes.
 const SHAPE: LogShape = LogShape { len: 3 << 20, key: 7 };
+/// Bytes before the newest batch that are not forgotten: it and what is left before the log's end
+/// have room beside them.
+const KEPT: u64 = 512 << 10;
 /// Where a batch has its checksum, and its length.
 const CRC_AT: usize = 44;
 const LEN_AT: usize = 24;
@@ -65,7 +68,7 @@ fn a_written_file(input: &mut Input<'_>) {
     let (mut places, mut written) = (Vec::new(), Vec::new());
     for _ in 0..input.byte() % 12 + 1 {
         // What was written before this batch is forgotten up to here.
-        let begin = batches.position().saturating_sub(SHAPE.len / 2);
+        let begin = batches.position().saturating_sub(KEPT);
         let records = draw(input, &mut batches);
         let batch = batches.seal(begin).expect("there is room");
         let at = batch.place as usize;
@@ -74,11 +77,11 @@ fn a_written_file(input: &mut Input<'_>) {
         written.push((batches.position(), records));
     }
     // The log is read from a batch's end on of which nothing was written over.
-    let kept = |end: &u64| batches.position() - end < SHAPE.len / 2;
+    let kept = |end: &u64| batches.position() - end < KEPT;
     let ends: Vec<u64> = written.iter().map(|(end, _)| *end).filter(kept).collect();
     let begin = match ends.get(usize::from(input.byte() % 16)) {
         Some(end) => *end,
-        None if batches.position() < SHAPE.len / 2 => 0,
+        None if batches.position() < KEPT => 0,
         None => batches.position(),
     };
     if input.is_over() {
