@@ -108,10 +108,10 @@ bench:
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-bench -p siftfs-coinpurse-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
-# The interval map beside its model on histories that libFuzzer makes, then the readers of ioctls' arguments, each for so
-# many seconds. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe block for a sanitizer to
-# watch. Needs a C++ compiler. FUZZ says which: a crate's directory and the program.
-FUZZ ?= service/intervals:history shared/proto:ioctl
+# The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, and logs that
+# programs leave, each for so many seconds. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe
+# block for a sanitizer to watch. Needs a C++ compiler. FUZZ says which: a crate's directory and the program.
+FUZZ ?= service/intervals:history shared/proto:ioctl shared/lease:log
 FUZZ_SECONDS ?= 300
 FUZZ_DIR ?= target/fuzz
 FUZZ_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')

@@ -98,7 +98,8 @@ fn one_logged(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
     options.push(("--patience", args.patience));
     let beside = stage.beside("turns");
     std::fs::create_dir(&beside).map_err(|e| Failed(e.to_string()))?;
-    let calls = programs_on(&stage, &options, &["--beside".as_ref(), beside.as_ref()]);
+    let more = ["--beside".as_ref(), beside.as_ref()];
+    let calls = stage.while_synced(|| programs_on(&stage, &options, &more));
     let calls = calls.map(|said| print!("{said}"));
     let told = |e: Failed| Failed(format!("seed {seed}: {}", e.0));
     calls.and_then(|()| stage.end()).map_err(told)?;

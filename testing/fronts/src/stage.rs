@@ -1,20 +1,20 @@
 //! A volume in this process, mounted at several places and embedded.
 
 use crate::leased::Leaser;
-use crate::logs::grants::{HASTE, Hasty, grantor};
+use crate::logs::grants::{Directory, HASTE, Hasty, Lends, grantor};
 use crate::view;
 use siftfs::Volume;
 use siftfs_device::{Device, FileOptions, open_for_service};
 use siftfs_fuse::{Front, FuseMount, MountOptions, Requests};
 use siftfs_grantor::{Counts, Grantor};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs};
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs};
 use siftfs_proto::{Cache, FileService, Opening};
 use siftfs_rig::place::{Failed, Place, Result};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -54,12 +54,17 @@ pub struct Stage {
     leaser: Option<Arc<Leaser>>,
     servers: Vec<JoinHandle<io::Result<()>>>,
     /// Where programs may have private logs.
-    lends: Option<Arc<Sessions>>,
+    lends: Option<Lends>,
+    /// The mounts' grantors.
+    grantors: Vec<Arc<Grantor>>,
     place: Place,
 }
 
 /// How long the end of a mount waits for what programs have in their logs.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often programs' logs are taken in from outside.
+const SYNCED_EACH: Duration = Duration::from_millis(400);
 
 pub(crate) fn said(e: impl Display) -> Failed {
     Failed(e.to_string())
@@ -133,7 +138,8 @@ impl Stage {
         let device: Arc<dyn Device> = Arc::new(device);
         let clock = Arc::new(Hasty::default());
         let local = LocalVolume::open_on(device, clock, &options, Threads::Real).map_err(said)?;
-        let lends = Some(Arc::new(local.sessions()));
+        let logs = Arc::new(Directory::new(local.private_logs())?);
+        let lends = Some(Lends { sessions: Arc::new(local.sessions()), logs });
         Self::of(place, local, lends, (count, requests))
     }
 
@@ -148,18 +154,19 @@ impl Stage {
     fn of(
         place: Place,
         local: LocalVolume,
-        lends: Option<Arc<Sessions>>,
+        lends: Option<Lends>,
         (count, requests): (u32, Requests),
     ) -> Result<Self> {
         let embedded = Embedded::start(Volume::from_local(local).map_err(said)?);
         let leaser = Some(Arc::new(embedded.call(Leaser::start).map_err(said)?));
         let (dirs, servers, embedded) = (Vec::new(), Vec::new(), Some(embedded));
-        let mut stage = Self { dirs, embedded, leaser, servers, lends, place };
+        let grantors = Vec::new();
+        let mut stage = Self { dirs, embedded, leaser, servers, lends, grantors, place };
         for number in 1..=count {
             let name = format!("m{number}");
             match stage.lends.clone() {
                 None => stage.mount(&name, requests)?,
-                Some(sessions) => stage.lend(&name, requests, count > 1, sessions)?,
+                Some(lends) => stage.lend(&name, (requests, count > 1), lends)?,
             }
         }
         Ok(stage)
@@ -183,17 +190,17 @@ impl Stage {
     fn lend(
         &mut self,
         name: &str,
-        requests: Requests,
-        shared: bool,
-        sessions: Arc<Sessions>,
+        (requests, shared): (Requests, bool),
+        lends: Lends,
     ) -> Result<()> {
         let dir = self.place.mount_point(name)?.canonicalize().map_err(said)?;
         let front = Arc::new(Front::default());
-        let service = sessions.front(Opening::kernel(), front.clone()).map_err(said)?;
+        let service = lends.sessions.front(Opening::kernel(), front.clone()).map_err(said)?;
         let options = MountOptions { requests, shared, private_logs: true, ..Default::default() };
         let mount = FuseMount::new(service, &dir, &options).map_err(said)?.with_front(front);
         let socket = self.place.path(&format!("{name}.logs"));
-        let logs = grantor(sessions, &mount.tokens(), &socket)?;
+        let logs = Arc::new(grantor(lends, &mount.tokens(), &socket)?);
+        self.grantors.push(logs.clone());
         self.servers.push(std::thread::spawn(move || serve(mount, &logs)));
         self.dirs.push(dir);
         Ok(())
@@ -208,6 +215,22 @@ impl Stage {
     pub fn lease<T: Send + 'static>(&self, act: impl FnOnce(&Leaser) -> T + Send + 'static) -> T {
         let leaser = self.leaser.clone().expect("the volume is open");
         self.embed(move |_| act(&leaser))
+    }
+
+    /// Does what `siftfs sync` does to the programs of a mount, again and again, while `act` goes
+    /// on.
+    pub fn while_synced<T>(&self, act: impl FnOnce() -> T) -> T {
+        let (ends, ended) = channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended.recv_timeout(SYNCED_EACH) == Err(RecvTimeoutError::Timeout) {
+                    self.grantors.iter().for_each(|logs| logs.ingest());
+                }
+            });
+            let done = act();
+            drop(ends);
+            done
+        })
     }
 
     /// A path beside the mounts, on the file system that has the volume.
@@ -248,7 +271,10 @@ impl Stage {
         if let Some(leaser) = self.leaser.take().and_then(Arc::into_inner) {
             self.embed(move |_| leaser.end()).map_err(said)?;
         }
-        self.lends = None;
+        if self.lends.take().is_some_and(|lends| lends.logs.made() == 0) {
+            return Err(Failed("no program had a file log".into()));
+        }
+        self.grantors.clear();
         let Some(Embedded { calls, thread }) = self.embedded.take() else { return Ok(()) };
         drop(calls);
         let volume = thread.join().map_err(|_| Failed("the embedding program panicked".into()))?;

@@ -342,9 +342,13 @@ impl<'a> Turns<'a> {
     }
 
     fn change_name(&mut self) -> Result<(), String> {
-        let (name, other) = (self.name(), self.name());
+        let (mut name, other) = (self.name(), self.name());
         let (at, mount) = self.mount();
         let what = self.rng.below(11);
+        // A change of a directory's mode is one that no later fsync of a log may overtake.
+        if what == 8 && self.rng.chance(50) {
+            name.truncate(2);
+        }
         let perm = 0o600 + u32::try_from(self.rng.below(0o100)).unwrap_or(0);
         let seconds = 1_000_000_000 + self.rng.below(1000);
         let act = |root: &Path| -> Gave {

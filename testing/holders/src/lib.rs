@@ -5,6 +5,7 @@
 
 pub mod logs;
 pub mod program;
+pub mod promised;
 pub mod raw;
 pub mod times;
 pub mod user;

@@ -132,13 +132,12 @@ impl TestLogs {
         rows.values().cloned().collect()
     }
 
-    /// What a crash leaves.
-    pub fn snapshot(&self) -> Vec<(Row, Vec<u8>)> {
-        let read = |row: Row| {
-            let bytes = std::fs::read(&row.path).expect("the log's file");
-            (row, bytes)
-        };
-        self.rows().into_iter().map(read).collect()
+    /// What a crash leaves: of the volume, as `volume` says, and of the logs. No row changes in
+    /// between, and each row is written after what it stands for.
+    pub fn cut<T>(&self, volume: impl FnOnce() -> T) -> (T, Vec<(Row, Vec<u8>)>) {
+        let rows = self.registry.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |row: &Row| (row.clone(), std::fs::read(&row.path).expect("the log's file"));
+        (volume(), rows.values().map(read).collect())
     }
 }
 

@@ -1,10 +1,10 @@
 //! A volume in memory, its grantor, and the tokens that a mount would give.
 
-use crate::logs::{TestLogs, replay};
+use crate::logs::{Row, TestLogs, replay};
 use crate::user::User;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use siftfs_base::{InodeNr, Result, SystemClock, errno};
-use siftfs_device::{Device, MemDevice};
+use siftfs_base::{Clock, InodeNr, Result, SystemClock, Timestamp, errno};
+use siftfs_device::{Device, Image, MemDevice};
 use siftfs_grantor::{Bounds, Grantor, Logs, Opens, Peer, Redeemed, Redeems, Token};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs_on};
 use siftfs_proto::{
@@ -22,6 +22,9 @@ use tempfile::TempDir;
 /// Nothing here depends on how fast anybody is: a test waits for what happens, and this is for what
 /// never does.
 pub const EVER: Duration = Duration::from_secs(600);
+
+/// How much faster terms pass by a hasty clock.
+const HASTE: u64 = 1000;
 
 struct Opener {
     sessions: Sessions,
@@ -170,14 +173,16 @@ pub struct Setting {
     pub deaf: bool,
     /// Programs get file logs.
     pub file_logs: bool,
+    /// A file may be leased again soon, however often it was recalled.
+    pub hasty: bool,
 }
 
 impl Default for Setting {
     /// A volume of 64 MiB on which nothing ends by itself.
     fn default() -> Self {
         let bounds = Bounds { commit: EVER, unused: EVER, ..Bounds::default() };
-        let (early, deaf, file_logs) = (false, false, false);
-        Self { size: 64 << 20, bounds, said: None, early, deaf, file_logs }
+        let (early, deaf, file_logs, hasty) = (false, false, false, false);
+        Self { size: 64 << 20, bounds, said: None, early, deaf, file_logs, hasty }
     }
 }
 
@@ -192,9 +197,12 @@ impl World {
     }
 
     fn over(device: Arc<MemDevice>, setting: Setting) -> Self {
-        let options = OpenOptions { lease_term: EVER, ..OpenOptions::default() };
+        let (clock, lease_term): (Arc<dyn Clock>, _) = match setting.hasty {
+            true => (Arc::new(Hasty::default()), EVER * HASTE as u32),
+            false => (Arc::new(SystemClock::default()), EVER),
+        };
+        let options = OpenOptions { lease_term, ..OpenOptions::default() };
         let any: Arc<dyn Device> = device.clone();
-        let clock = Arc::new(SystemClock::default());
         let volume = LocalVolume::open_on(any, clock, &options, Threads::Real).expect("open");
         let dir = tempfile::tempdir().expect("a directory");
         let listener = listen(&dir.path().join("socket"));
@@ -257,12 +265,36 @@ impl World {
     /// The power fails without anybody being asked. What is there afterwards, once the file logs
     /// have been written over it.
     pub fn crash(mut self) -> Self {
-        let image = self.device.snapshot();
-        let logs = self.logs.as_ref().map(|logs| logs.snapshot()).unwrap_or_default();
+        let cut = self.cut();
         // The image is from before: what ends now is in another volume.
         self.stop();
         self.volume.abandon();
-        let world = Self::over(Arc::new(MemDevice::from_image(image)), Setting::default());
+        cut.recover()
+    }
+
+    /// What would be there if the power failed now. All goes on.
+    pub fn cut(&self) -> Cut {
+        match &self.logs {
+            Some(logs) => {
+                let (image, logs) = logs.cut(|| self.device.snapshot());
+                Cut { image, logs }
+            }
+            None => Cut { image: self.device.snapshot(), logs: Vec::new() },
+        }
+    }
+}
+
+/// What a power failure leaves.
+pub struct Cut {
+    image: Image,
+    logs: Vec<(Row, Vec<u8>)>,
+}
+
+impl Cut {
+    /// The volume, recovered, with what the file logs have written over it.
+    pub fn recover(self) -> World {
+        let Self { image, logs } = self;
+        let world = World::over(Arc::new(MemDevice::from_image(image)), Setting::default());
         let user = world.user();
         for log in &logs {
             let scanned = replay(log, |lease, offset, bytes| {
@@ -276,6 +308,25 @@ impl World {
             assert_eq!(scanned.lost, None);
         }
         world
+    }
+}
+
+/// A clock by which terms are short: a file that is left alone because its lease was recalled too
+/// often may be leased again soon.
+#[derive(Default)]
+struct Hasty(SystemClock);
+
+impl Clock for Hasty {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn mono_ns(&self) -> u64 {
+        self.0.mono_ns()
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.0.mono_ns().saturating_mul(HASTE)
     }
 }
 

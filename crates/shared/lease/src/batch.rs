@@ -328,17 +328,26 @@ fn valid(
     Ok(right.then_some((header, bytes)))
 }
 
-/// Is there a valid batch behind the end? Each is written after those before it were durable.
+/// Is there a valid batch behind the end? Each is written after those before it were durable. Those
+/// that were damaged have no more bytes than the log: others were made up, to be read for long.
 fn later(
     read: &mut ReadLog<'_>,
     shape: &LogShape,
     end: u64,
     begin: u64,
 ) -> std::io::Result<Option<String>> {
-    let mut at = end;
+    let (mut at, mut claimed) = (end, 0);
     while at < begin.saturating_add(shape.len) {
-        if valid(read, shape, at)?.is_some() {
+        let mut counted = |place: u64, into: &mut [u8]| {
+            // Each place is looked at once.
+            claimed += (into.len() as u64).saturating_sub(BATCH_UNIT as u64);
+            read(place, into)
+        };
+        if valid(&mut counted, shape, at)?.is_some() {
             return Ok(Some(format!("the batch at {end} is damaged, and the one at {at} is not")));
+        }
+        if claimed > shape.len {
+            return Ok(Some(format!("behind its end at {end} batches lie over each other")));
         }
         let Some(next) = at.checked_add(BATCH_UNIT as u64) else { break };
         at = next;

@@ -3,6 +3,7 @@
 use crate::process::Process;
 use crate::{SLOT, Slot, VERSION, is_whole, seal};
 use siftfs_base::{Error, InodeNr, Result, corrupt};
+use siftfs_lease::LOG_BYTES;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -145,7 +146,8 @@ impl Row {
         if entry.number == 0 || entry.leases.len() > MOST_LEASES {
             return Err("a log without a number, or of too many leases");
         }
-        if entry.len == 0 || !is_position(entry.len) || !is_position(entry.begin) {
+        let fits = (1..=LOG_BYTES).contains(&entry.len) && is_position(entry.len);
+        if !fits || !is_position(entry.begin) {
             return Err("a length or a begin that no log has");
         }
         Ok(())

@@ -62,13 +62,16 @@ fn other_versions_and_places_are_refused() {
 
 #[test]
 fn what_no_row_can_be_is_refused() {
-    let places: [(usize, &[u8]); 6] = [
+    let places: [(usize, &[u8]); 8] = [
         (92, &(MOST_LEASES as u32 + 1).to_le_bytes()),
         (92, &u32::MAX.to_le_bytes()),
         (56, &0u64.to_le_bytes()),
         (56, &4097u64.to_le_bytes()),
         (56, &u64::MAX.to_le_bytes()),
         (64, &1u64.to_le_bytes()),
+        // Longer than any log is: recovery would look for batches up to there.
+        (56, &((8u64 << 20) + 4096).to_le_bytes()),
+        (56, &(1u64 << 61).to_le_bytes()),
     ];
     for (at, bytes) in places {
         let decoded = Row::decode(&resealed(row(2).encode(PLACE), at, bytes), PLACE);
@@ -84,6 +87,33 @@ proptest! {
     #[test]
     fn a_row_with_any_fields_does_no_harm(at in 8usize..SLOT - 8, bytes: [u8; 8]) {
         let _ = Row::decode(&resealed(row(2).encode(PLACE), at, &bytes), PLACE);
+    }
+
+    /// Any block is refused, or holds a row that has bounds and that can be written again.
+    #[test]
+    fn any_block_is_a_row_or_refused(
+        mut slot in proptest::collection::vec(any::<u8>(), SLOT),
+        known in 0usize..=90,
+        from in 0usize..=96,
+        leases in 0u64..=MOST_LEASES as u64,
+        sealed in proptest::bool::weighted(0.9),
+    ) {
+        // The first fields are often right, one of the others at times.
+        let good = row(leases).encode(PLACE);
+        slot[..known].copy_from_slice(&good[..known]);
+        slot[from.min(known)..96].copy_from_slice(&good[from.min(known)..96]);
+        let mut slot: Slot = slot.try_into().unwrap();
+        if sealed {
+            seal(&mut slot);
+        }
+        if let Ok(Some(row)) = Row::decode(&slot, PLACE) {
+            if let Some(entry) = &row.entry {
+                prop_assert!(entry.leases.len() <= MOST_LEASES && entry.len <= LOG_BYTES);
+            }
+            prop_assert_eq!(Row::decode(&row.encode(PLACE), PLACE), Ok(Some(row)));
+        }
+        let head = crate::head::Head { registry: PLACE.registry, volume: [2; 16] };
+        prop_assert!(head.check(&slot).is_err(), "a row is no head");
     }
 }
 

@@ -132,3 +132,31 @@ fn a_row_whose_slots_are_both_damaged_is_told() {
     let other = Place { row: 4, ..PLACE };
     assert_eq!(Turns::read(&memory, other), Ok(None), "every row has slots of its own");
 }
+
+proptest::proptest! {
+    /// Whatever lies in both slots, the newer one of those that are rows is found, or an error.
+    #[test]
+    fn any_two_slots_are_read(
+        seqs: [u64; 2],
+        damage: [Option<(u16, u8)>; 2],
+        sealed: [bool; 2],
+    ) {
+        let memory = Memory::default();
+        for turn in 0..2 {
+            let row = Row { seq: seqs[turn], entry: Some(entry(turn as u64)) };
+            let mut slot = row.encode(PLACE);
+            if let Some((at, value)) = damage[turn] {
+                slot[at as usize % SLOT] = value;
+            }
+            if sealed[turn] {
+                crate::seal(&mut slot);
+            }
+            memory.blocks.borrow_mut().insert(block(PLACE, turn as u64), slot);
+        }
+        let found = memory.found();
+        if damage == [None; 2] {
+            let newest = u64::from(seqs[1] > seqs[0]);
+            proptest::prop_assert_eq!(found, Ok(Some(entry(newest))));
+        }
+    }
+}

@@ -4,14 +4,19 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 use siftfs_base::{Clock, InodeNr, SystemClock, Timestamp};
 use siftfs_fuse::Tokens;
-use siftfs_grantor::{Bounds, Grantor, Opens, Peer, Redeemed, Redeems, Token};
-use siftfs_placement::Sessions;
+use siftfs_grantor::{
+    Bounds, Grantor, LogFile, LogShape, Logs, Opens, Peer, Redeemed, Redeems, Registered, Token,
+};
+use siftfs_placement::{PrivateLogs, Sessions};
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
+use siftfs_registry::{LogRow, RegisteredLease};
 use siftfs_rig::place::{Failed, Result};
 use std::fmt::Display;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
 
 /// How much faster terms pass for a volume here: a file that is left alone because its lease was
 /// recalled too often may be leased again after a quarter of a second.
@@ -68,6 +73,77 @@ impl Redeems for Given {
     }
 }
 
+/// Where file logs of a volume's programs lie, and the volume's registry of them.
+pub struct Directory {
+    registry: Arc<PrivateLogs>,
+    dir: TempDir,
+    made: AtomicU64,
+}
+
+impl Directory {
+    /// One on a disk, beside this program. The directory for temporary files may lie in memory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(registry: Arc<PrivateLogs>) -> Result<Self> {
+        let program = std::env::current_exe().map_err(said)?;
+        let beside = program.parent().unwrap_or(&program);
+        let dir = tempfile::Builder::new().prefix("siftfs-fronts-logs-").tempdir_in(beside);
+        let dir = dir.map_err(said)?;
+        // It is made for the first program anyway, which would not be told why it cannot be.
+        registry.directory(dir.path()).map_err(said)?;
+        Ok(Self { registry, dir, made: AtomicU64::new(0) })
+    }
+}
+
+impl Directory {
+    /// Logs that were made so far.
+    #[must_use]
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+}
+
+impl Logs for Directory {
+    fn create(&self, process: u32) -> siftfs_base::Result<Box<dyn LogFile>> {
+        let log = self.registry.directory(self.dir.path())?.new_log(process)?;
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(FileLog(log)))
+    }
+}
+
+/// A file log.
+struct FileLog(LogRow);
+
+impl LogFile for FileLog {
+    fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
+        (self.0.descriptor(), LogShape { len: self.0.len(), key: self.0.key() })
+    }
+
+    fn register(&mut self, lease: Registered) -> siftfs_base::Result<bool> {
+        let Registered { slot, number, ino, generation } = lease;
+        self.0.register(RegisteredLease { slot, number, ino, generation })
+    }
+
+    fn end(&mut self, numbers: &[u64]) -> siftfs_base::Result<()> {
+        self.0.end(numbers)
+    }
+
+    fn forget(&mut self, end: u64) -> siftfs_base::Result<()> {
+        self.0.begin(end)
+    }
+
+    fn empty(&self) -> siftfs_base::Result<()> {
+        let file = self.0.descriptor();
+        let emptied = rustix::fs::ftruncate(file, 0).and_then(|()| rustix::fs::fsync(file));
+        emptied.map_err(|e| siftfs_base::errno(e.raw_os_error()))
+    }
+
+    fn remove(self: Box<Self>) -> siftfs_base::Result<()> {
+        self.0.remove()
+    }
+}
+
 fn said(e: impl Display) -> Failed {
     Failed(e.to_string())
 }
@@ -80,14 +156,25 @@ fn listen(path: &Path) -> Result<OwnedFd> {
     Ok(socket)
 }
 
+/// What the mounts of a volume need to lend its files.
+#[derive(Clone)]
+pub struct Lends {
+    /// Opens the mounts' sessions, and those of programs.
+    pub sessions: Arc<Sessions>,
+    /// Where file logs are made.
+    pub logs: Arc<Directory>,
+}
+
 /// The grantor of a mount, which listens at `socket`.
 ///
 /// # Errors
 /// What cannot be made.
-pub fn grantor(sessions: Arc<Sessions>, tokens: &Arc<Tokens>, socket: &Path) -> Result<Grantor> {
+pub fn grantor(lends: Lends, tokens: &Arc<Tokens>, socket: &Path) -> Result<Grantor> {
+    let Lends { sessions, logs } = lends;
     let (opens, given) = (Arc::new(Lenders(sessions)), Arc::new(Given(tokens.clone())));
+    let bounds = Bounds::default();
     let grantor =
-        Grantor::start(listen(socket)?, opens, given, None, Bounds::default()).map_err(said)?;
+        Grantor::start(listen(socket)?, opens, given, Some(logs), bounds).map_err(said)?;
     tokens.listen_at(socket).map_err(said)?;
     Ok(grantor)
 }

@@ -244,8 +244,15 @@ impl Turns<'_> {
         }
         let way = if by_lease { "by lease" } else { "by the kernel" };
         self.same(format!("{verb} {said} {offset} {len} {way}"), seen, wanted)?;
-        if by_lease && matches!(verb, "write" | "append") && self.rng.chance(30) {
-            self.read_beside(&plain)?;
+        if by_lease && matches!(verb, "write" | "append") {
+            if self.rng.chance(30) {
+                self.read_beside(&plain)?;
+            }
+            if self.rng.chance(50) {
+                let none = (0, 0);
+                let (seen, _) = self.ask(at, ("sync", PathBuf::from("-")), none, &[])?;
+                self.same(format!("sync {said}"), seen, Ok(Vec::new()))?;
+            }
         }
         Ok(())
     }
