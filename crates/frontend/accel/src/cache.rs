@@ -17,7 +17,7 @@ pub(crate) struct Cache {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
     /// Writes so far.
     writes: u64,
-    /// The program reads the file: before that what it writes is not kept.
+    /// The program has read the file, so it may.
     reads: bool,
 }
 
@@ -43,16 +43,17 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
 impl Cache {
     /// Reads all of `into`, or says that something is missing.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        parts(offset, into.len()).all(|Part { page, at, of }| {
-            let from = self.pages.get(&page).and_then(|page| page.get(at..at + of.len()));
-            match (into.get_mut(of), from) {
-                (Some(into), Some(from)) => {
-                    into.copy_from_slice(from);
-                    true
+        self.reads
+            && parts(offset, into.len()).all(|Part { page, at, of }| {
+                let from = self.pages.get(&page).and_then(|page| page.get(at..at + of.len()));
+                match (into.get_mut(of), from) {
+                    (Some(into), Some(from)) => {
+                        into.copy_from_slice(from);
+                        true
+                    }
+                    _ => false,
                 }
-                _ => false,
-            }
-        })
+            })
     }
 
     /// Which state of the file a question is about.
@@ -76,9 +77,6 @@ impl Cache {
     /// The program has written bytes to the file, which was of this size before.
     pub fn wrote(&mut self, offset: u64, bytes: &[u8], size: u64, all: &AtomicUsize) {
         self.writes += 1;
-        if !self.reads {
-            return;
-        }
         for Part { page, at, of } in parts(offset, bytes.len()) {
             let from = bytes.get(of).unwrap_or_default();
             match self.pages.get_mut(&page).and_then(|page| page.get_mut(at..at + from.len())) {

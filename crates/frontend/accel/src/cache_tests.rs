@@ -27,7 +27,8 @@ impl File {
         }
         let state = self.cache.state();
         let begin = offset / PAGE * PAGE;
-        let pages = self.bytes[begin..end.next_multiple_of(PAGE).min(self.bytes.len())].to_vec();
+        let upto = end.next_multiple_of(PAGE).min(self.bytes.len());
+        let pages = self.bytes[begin.min(upto)..upto].to_vec();
         self.cache.insert(state, begin as u64, &pages, &self.all);
         let there = self.cache.read(offset as u64, &mut into);
         assert!(there && into == self.bytes[offset.min(end)..end]);
@@ -77,8 +78,11 @@ fn pages_are_bounded() {
         let pages = (cache.pages.len(), all.load(Ordering::Relaxed));
         assert!(pages.0 <= MOST && pages.1 <= MOST_OF_ALL, "{i}: {pages:?}");
     }
-    // Nothing is kept of a file that is not read.
+    // Nothing is read of a file that the daemon has not let be read.
     let mut cache = Cache::default();
-    cache.wrote(0, &[1; PAGE], 0, &all);
-    assert!(cache.pages.is_empty());
+    let few = AtomicUsize::new(0);
+    cache.wrote(0, &[1; PAGE], 0, &few);
+    assert!(!cache.read(0, &mut [0; 9]));
+    cache.insert(cache.state(), PAGE as u64, &[2; PAGE], &few);
+    assert!(cache.read(0, &mut [0; 9]));
 }

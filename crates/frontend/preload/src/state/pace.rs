@@ -10,7 +10,7 @@ const FIRST: u8 = 8;
 /// Writes that a lease must have taken to have paid.
 const PAID: u32 = 64;
 /// Reads between two calls of fsync(2) after which the kernel's cache is worth more than a lease.
-const MOST_READS: u32 = 64;
+const MOST_READS: u32 = 4096;
 /// A lease is given back when it has this balance: it costs more questions than it saves.
 const LOST: i32 = -32;
 /// What such a lease counts as, of leases that did not pay.
@@ -90,8 +90,7 @@ impl Pace {
 
     /// A read. Is the file read so much that the lease is to go back?
     pub fn read(&self) -> bool {
-        let loss = self.look();
-        self.reads.fetch_add(1, Ordering::Relaxed) >= MOST_READS || loss
+        self.reads.fetch_add(1, Ordering::Relaxed) >= MOST_READS
     }
 
     /// A look at the file's attributes. Is the lease to go back?

@@ -159,8 +159,7 @@ pub fn freshen(fd: i32) {
     }
     let inode = key(borrowed).and_then(|key| registry().inodes.get(&key).cloned());
     if inode.is_some_and(|inode| inode.is_longer()) {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-        let _ = rustix::fs::statx(borrowed, c"", flags, StatxFlags::SIZE);
+        ask_size(borrowed);
     }
 }
 
@@ -189,7 +188,19 @@ pub fn release(fd: i32) -> Option<i32> {
     }
     let mut registry = registry();
     let open = table::empty(fd)?;
-    registry.left(&open.inode)
+    let untold = registry.left(&open.inode);
+    if open.inode.descriptors.load(Ordering::Acquire) == 0 && open.inode.is_longer() {
+        // Nothing more is known of it when it is opened again.
+        // SAFETY: as in `joined`.
+        ask_size(unsafe { BorrowedFd::borrow_raw(fd) });
+    }
+    untold
+}
+
+/// Has the kernel take a file's size from the daemon.
+fn ask_size(fd: BorrowedFd<'_>) {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let _ = rustix::fs::statx(fd, c"", flags, StatxFlags::SIZE);
 }
 
 /// A new descriptor has the same open file as another.
