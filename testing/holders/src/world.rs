@@ -4,7 +4,7 @@ use crate::logs::{Row, TestLogs, replay};
 use crate::user::User;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_base::{Clock, InodeNr, Result, SystemClock, Timestamp, errno};
-use siftfs_device::{Device, Image, MemDevice};
+use siftfs_device::{Cut, Device, FaultDevice, Image};
 use siftfs_grantor::{Bounds, Grantor, Logs, Opens, Peer, Redeemed, Redeems, Token};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs_on};
 use siftfs_proto::{
@@ -146,7 +146,7 @@ impl Redeems for Tokens {
 
 /// A volume and its grantor.
 pub struct World {
-    device: Arc<MemDevice>,
+    device: Arc<FaultDevice>,
     volume: LocalVolume,
     grantor: Option<Grantor>,
     /// The tokens of programs.
@@ -189,14 +189,14 @@ impl Default for Setting {
 impl World {
     /// A new volume.
     pub fn new(setting: Setting) -> Self {
-        let device = Arc::new(MemDevice::new(setting.size));
+        let device = Arc::new(FaultDevice::new(setting.size, 0));
         let any: Arc<dyn Device> = device.clone();
         let options = MkfsOptions { log_size: Some(6 << 20), lanes: 2, ..MkfsOptions::default() };
         mkfs_on(any, &options).expect("mkfs");
         Self::over(device, setting)
     }
 
-    fn over(device: Arc<MemDevice>, setting: Setting) -> Self {
+    fn over(device: Arc<FaultDevice>, setting: Setting) -> Self {
         let (clock, lease_term): (Arc<dyn Clock>, _) = match setting.hasty {
             true => (Arc::new(Hasty::default()), EVER * HASTE as u32),
             false => (Arc::new(SystemClock::default()), EVER),
@@ -265,36 +265,36 @@ impl World {
     /// The power fails without anybody being asked. What is there afterwards, once the file logs
     /// have been written over it.
     pub fn crash(mut self) -> Self {
-        let cut = self.cut();
+        let left = self.cut(Cut::LoseAll);
         // The image is from before: what ends now is in another volume.
         self.stop();
         self.volume.abandon();
-        cut.recover()
+        left.recover()
     }
 
-    /// What would be there if the power failed now. All goes on.
-    pub fn cut(&self) -> Cut {
-        match &self.logs {
-            Some(logs) => {
-                let (image, logs) = logs.cut(|| self.device.snapshot());
-                Cut { image, logs }
-            }
-            None => Cut { image: self.device.snapshot(), logs: Vec::new() },
-        }
+    /// What would be there if the power failed now. Writes of the volume that were not flushed fare
+    /// as `cut` says. All goes on.
+    pub fn cut(&self, cut: Cut) -> Left {
+        let image = || self.device.image(cut);
+        let (image, logs) = match &self.logs {
+            Some(logs) => logs.cut(image),
+            None => (image(), Vec::new()),
+        };
+        Left { image, logs }
     }
 }
 
 /// What a power failure leaves.
-pub struct Cut {
+pub struct Left {
     image: Image,
     logs: Vec<(Row, Vec<u8>)>,
 }
 
-impl Cut {
+impl Left {
     /// The volume, recovered, with what the file logs have written over it.
     pub fn recover(self) -> World {
         let Self { image, logs } = self;
-        let world = World::over(Arc::new(MemDevice::from_image(image)), Setting::default());
+        let world = World::over(Arc::new(FaultDevice::from_image(image, 0)), Setting::default());
         let user = world.user();
         for log in &logs {
             let scanned = replay(log, |lease, offset, bytes| {

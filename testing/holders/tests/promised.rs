@@ -3,6 +3,7 @@
 
 use siftfs_accel::{Leased, Session, Through};
 use siftfs_base::{InodeNr, Rng};
+use siftfs_device::Cut;
 use siftfs_grantor::Bounds;
 use siftfs_holders::promised::{Counted, Versions};
 use siftfs_holders::user::User;
@@ -270,7 +271,7 @@ impl History {
     /// The power fails now, and all goes on.
     fn cut(&mut self) -> Result<(), String> {
         self.cuts += 1;
-        let after = self.world.cut().recover();
+        let after = self.world.cut(Cut::Random(self.cuts)).recover();
         let user = after.user();
         for file in &self.files {
             let ino = user.find(&file.name).ok_or("a file is gone")?;
