@@ -17,7 +17,7 @@ pub(crate) struct Cache {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
     /// Writes so far.
     writes: u64,
-    /// The program reads the file: before that what it writes is not kept.
+    /// The program reads the file, and may: before that what it writes is not kept.
     reads: bool,
 }
 
@@ -41,8 +41,13 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
 }
 
 impl Cache {
-    /// Reads all of `into`, or says that something is missing.
+    /// Reads all of `into`, or says that something is missing. Before the daemon has answered once,
+    /// not even nothing is read: the program's descriptor may be none to read by.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.reads && self.copy(offset, into)
+    }
+
+    fn copy(&self, offset: u64, into: &mut [u8]) -> bool {
         parts(offset, into.len()).all(|Part { page, at, of }| {
             let from = self.pages.get(&page).and_then(|page| page.get(at..at + of.len()));
             match (into.get_mut(of), from) {

@@ -27,7 +27,8 @@ impl File {
         }
         let state = self.cache.state();
         let begin = offset / PAGE * PAGE;
-        let pages = self.bytes[begin..end.next_multiple_of(PAGE).min(self.bytes.len())].to_vec();
+        let behind = end.next_multiple_of(PAGE).min(self.bytes.len());
+        let pages = self.bytes[begin.min(behind)..behind].to_vec();
         self.cache.insert(state, begin as u64, &pages, &self.all);
         let there = self.cache.read(offset as u64, &mut into);
         assert!(there && into == self.bytes[offset.min(end)..end]);
