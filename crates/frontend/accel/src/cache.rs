@@ -41,7 +41,8 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
 }
 
 impl Cache {
-    /// Reads all of `into`, or says that something is missing.
+    /// Reads all of `into`, or says that something is missing. Before the daemon has answered once,
+    /// not even nothing is read: the program's descriptor may be none to read by.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         self.reads
             && parts(offset, into.len()).all(|Part { page, at, of }| {

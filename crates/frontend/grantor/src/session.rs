@@ -316,7 +316,10 @@ impl Session {
     }
 
     fn told_by(&self, result: Result<()>) {
-        if let Err(error) = result {
+        // One that is over breaks no rule: its own thread has ended it.
+        if let Err(error) = result
+            && !is_over(&error)
+        {
             self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             // The session's own thread ends it.
             self.socket.stop_receiving();

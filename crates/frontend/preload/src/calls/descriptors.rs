@@ -139,6 +139,14 @@ pub fn changing(fd: i32) {
     });
 }
 
+fn share(fd: i32) {
+    table::share(fd);
+    inside(|| {
+        registry::shared(fd);
+        Some(())
+    });
+}
+
 /// Another process gets the open file.
 pub fn passed(message: &libc::msghdr) {
     if message.msg_control.is_null() {
@@ -151,7 +159,7 @@ pub fn passed(message: &libc::msghdr) {
             if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let data = libc::CMSG_DATA(header).cast::<i32>();
                 let len = found.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize) / 4;
-                (0..len).for_each(|at| table::share(data.add(at).read_unaligned()));
+                (0..len).for_each(|at| share(data.add(at).read_unaligned()));
             }
             header = libc::CMSG_NXTHDR(message, header);
         }

@@ -243,6 +243,18 @@ pub fn pin(fd: i32) {
 pub fn give_all_back() {
     let all: Vec<_> = registry().inodes.values().cloned().collect();
     all.iter().for_each(|inode| inode.give_back());
+    table::tagged().for_each(shared);
+}
+
+/// Others are to have the open file: its lease goes back, and they append where it ends.
+pub fn shared(fd: i32) {
+    let known = table::slot(fd).filter(|_| table::tag(fd) == table::KNOWN);
+    let Some(open) = known.and_then(table::Slot::open) else { return };
+    open.inode.give_back();
+    if open.appends && open.inode.is_longer() {
+        // SAFETY: as in `joined`.
+        ask_size(unsafe { BorrowedFd::borrow_raw(fd) });
+    }
 }
 
 /// Is the descriptor, which was one of the library's own, still what it was? Else it is the
