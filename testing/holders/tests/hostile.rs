@@ -74,8 +74,11 @@ fn a_file_that_may_not_be_read_is_not_read() {
     let session = Session::enter_with(&world.socket(), &mint()).expect("enter");
     let file = session.lease_with(&mint()).expect("lease");
     assert_eq!(file.write_at(0, b"S"), Through::Lease(1));
-    let refused = file.read_at(0, &mut [0; 6]).err().and_then(|e| e.raw_os_error());
-    assert_eq!(refused, Some(libc::EBADF));
+    // At its end and behind it as well, where there is no byte to be asked for.
+    for offset in [0, 6, 10_000] {
+        let refused = file.read_at(offset, &mut [0; 6]).err().and_then(|e| e.raw_os_error());
+        assert_eq!(refused, Some(libc::EBADF), "at {offset}");
+    }
     assert_eq!(file.sync(false).expect("sync"), Through::Lease(()));
     file.close().expect("close");
     drop(session);
