@@ -16,8 +16,10 @@ mod programs;
 mod speed;
 
 use crate::support::{Ran, SIFTFS, Setup, libraries, run, siftfs};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 /// Whatever SIFTFS_TEST_OPTIONS says: the writeback cache excludes private logs.
 pub const LOGS: &str = "write_cache=writethrough,private_logs=on";
@@ -68,9 +70,25 @@ pub fn told(s: &Setup, what: &str) -> u64 {
     status["mounts"][0]["private_logs"][what].as_u64().expect("a number")
 }
 
+/// The program and the library as they are installed: cargo puts a library where it is installed
+/// from only if it is built for itself.
+static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
+    let dir = libraries().join("siftfs-installed");
+    let [program, library_at] =
+        ["bin/siftfs", "lib/libsiftfs_preload.so"].map(|name| dir.join(name));
+    for (from, to) in [(Path::new(SIFTFS), &program), (&library(), &library_at)] {
+        fs::create_dir_all(to.parent().expect("a directory")).expect("it is made");
+        let new = to.with_extension("new");
+        let _ = fs::remove_file(&new);
+        fs::hard_link(from, &new).expect("a link");
+        fs::rename(&new, to).expect("it is put there");
+    }
+    program
+});
+
 /// `siftfs accel` with these words.
 pub fn accel(words: &[&str]) -> Command {
-    let mut command = Command::new(SIFTFS);
+    let mut command = Command::new(&*INSTALLED);
     command.arg("accel").arg("--").args(words);
     command
 }
