@@ -13,7 +13,7 @@ modes=${MODES:-device,writethrough device,writeback ring,writethrough ring,write
 # The tests that mount; `mount` and `lent` are siftfs-fuse's, the others are siftfs-cli's. `kills` draws request loop and cache for each
 # mount of its own, rings where they are switched on: it is run once while they are.
 programs=(bad_volumes commands compounds device inspect kernel_cache kernel_counts lent limits log manners mount one_message outside
-    posix private_logs record_area requests sections several sqlite watching)
+    posix preload private_logs record_area requests sections several sqlite watching)
 
 options=(--workspace --locked --no-fail-fast) # the features of `make test`, so that nothing is built twice
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
