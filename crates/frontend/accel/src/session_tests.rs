@@ -169,7 +169,7 @@ fn a_refusal_is_told() {
     thread.join().unwrap();
 }
 
-/// What comes as a file log, and is none: the session is of no use.
+/// The daemon passes something that is no file log: the session is of no use.
 #[test]
 fn odd_file_logs_end_the_session() {
     let shape = LogShape { len: siftfs_lease::LOG_BYTES, key: 1 };

@@ -34,7 +34,7 @@ impl PrivateLogs {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The volume's registry, which is made in `dir` if there is none yet. The host record names it
+    /// The volume's registry, which is made in `dir` if the volume has none. The host record names it
     /// durably: its logs may be handed over.
     ///
     /// # Errors

@@ -85,7 +85,7 @@ fn what_was_written_is_found_in_order() {
     assert_eq!(file.scan(&SHAPE, scanned.end).0.batches, 0);
 }
 
-/// Laps: a batch that does not fit begins at the file's begin, and one of the lap before is none.
+/// A batch that does not fit begins at the file's begin. A batch of the lap before is not found.
 #[test]
 fn a_log_goes_round() {
     let (mut batches, mut file) = (Batches::new(SHAPE).unwrap(), File::new());

@@ -31,7 +31,7 @@ pub struct Options {
 /// Where the logs lie by which programs make durable themselves what they wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum FileLogs {
-    /// There are none: the daemon makes durable what programs wrote.
+    /// Programs have no file logs: the daemon makes durable what they wrote.
     #[default]
     None,
     /// Beside the file that has the volume's log, or the volume.

@@ -17,7 +17,7 @@ impl Real {
         Self { name, found: AtomicPtr::new(null_mut()) }
     }
 
-    /// Its address; null if there is none.
+    /// The function's address; null if the C library has no such function.
     pub fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {

@@ -104,7 +104,7 @@ impl Pace {
         self.balance.store(0, Ordering::Relaxed);
     }
 
-    /// There is none, for a reason that may pass.
+    /// The daemon refused the lease, for a reason that may pass.
     pub fn refused(&self) {
         self.level(|level| level.saturating_add(1));
         self.wait();
