@@ -34,12 +34,11 @@ impl PrivateLogs {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The volume's registry, which is made in `dir` if the volume has none. The host record names it
-    /// durably: its logs may be handed over.
+    /// The volume's registry, which is made in `dir` if the volume has none. The host record names
+    /// it durably: its logs may be handed over.
     ///
-    /// # Errors
-    /// `EROFS` on a volume that was never writable; `Refused` if the registry lies in another
-    /// directory already, or `dir` cannot serve; the storage's, and from then on `Latched`.
+    /// # Errors `EROFS` on a volume that was never writable; `Refused` if the registry lies in
+    /// another directory already, or `dir` cannot serve; the storage's, and from then on `Latched`.
     pub fn directory(&self, dir: &Path) -> Result<Directory> {
         if !self.remounter.is_marked() {
             return Err(errno(libc::EROFS));
