@@ -1,7 +1,7 @@
 //! File logs whose registry is in memory, can fail, and can be looked at as a crash leaves it.
 
 use siftfs_base::{Result, errno};
-use siftfs_grantor::{LogFile, LogShape, Logs, Registered};
+use siftfs_grantor::{LogFile, LogShape, Logs, RegisteredLease};
 use siftfs_lease::{LOG_BYTES, Logged, Scanned, scan};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub struct Row {
     path: PathBuf,
     shape: LogShape,
     /// The leases whose records count.
-    pub leases: Vec<Registered>,
+    pub leases: Vec<RegisteredLease>,
     /// What is forgotten.
     pub begin: u64,
 }
@@ -83,7 +83,7 @@ impl LogFile for TestLog {
         (self.file.as_fd(), self.shape)
     }
 
-    fn register(&mut self, lease: Registered) -> Result<bool> {
+    fn register(&mut self, lease: RegisteredLease) -> Result<bool> {
         self.registry.change(self.number, |row| row.leases.push(lease)).map(|()| true)
     }
 
@@ -144,7 +144,7 @@ impl TestLogs {
 /// Reads a log as recovery does. `write` gets what counts: the lease of the row, where, and what.
 pub fn replay(
     (row, bytes): &(Row, Vec<u8>),
-    mut write: impl FnMut(&Registered, u64, &[u8]),
+    mut write: impl FnMut(&RegisteredLease, u64, &[u8]),
 ) -> Scanned {
     let mut read = |at: u64, into: &mut [u8]| match bytes
         .get(at as usize..)
@@ -157,7 +157,7 @@ pub fn replay(
         None => Err(std::io::ErrorKind::UnexpectedEof.into()),
     };
     let mut each = |logged: &Logged, bytes: &[u8]| {
-        let of = |lease: &&Registered| {
+        let of = |lease: &&RegisteredLease| {
             (lease.slot, lease.number) == (logged.held.slot, logged.held.number)
         };
         if let Some(lease) = row.leases.iter().find(of) {

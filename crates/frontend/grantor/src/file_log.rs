@@ -1,7 +1,7 @@
 //! A session's file log, as the daemon has it: which leases' records count, and what of it is
 //! forgotten (`docs/design/private-logs.md`, "The file log").
 
-use crate::{LogFile, Registered};
+use crate::{LogFile, RegisteredLease};
 use siftfs_base::Result;
 use siftfs_lease::BATCH_UNIT;
 
@@ -36,7 +36,7 @@ impl FileLog {
     ///
     /// # Errors
     /// The registry cannot be written.
-    pub fn register(&mut self, lease: Registered) -> Result<bool> {
+    pub fn register(&mut self, lease: RegisteredLease) -> Result<bool> {
         if self.failed { Ok(false) } else { self.file.register(lease) }
     }
 

@@ -23,6 +23,7 @@ mod grantor;
 mod holder;
 mod log;
 mod promise;
+mod registered;
 mod serve;
 mod session;
 mod table;
@@ -31,6 +32,7 @@ mod vouched;
 pub use counters::Counts;
 pub use grantor::Grantor;
 pub use siftfs_lease::{LogShape, Token};
+pub use siftfs_registry::RegisteredLease;
 pub use vouched::VOUCHED;
 
 use siftfs_base::{InodeNr, Result};
@@ -88,19 +90,6 @@ pub trait Redeems: Send + Sync {
     fn returned(&self, ino: InodeNr, process: u32);
 }
 
-/// A lease whose records in a file log count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registered {
-    /// Its slot.
-    pub slot: u32,
-    /// Its number in the session.
-    pub number: u64,
-    /// The file.
-    pub ino: InodeNr,
-    /// The inode's generation.
-    pub generation: u32,
-}
-
 /// Makes file logs.
 pub trait Logs: Send + Sync {
     /// A new log for a session of this process. It is known to the volume when this returns.
@@ -120,7 +109,7 @@ pub trait LogFile: Send {
     ///
     /// # Errors
     /// The registry cannot be written.
-    fn register(&mut self, lease: Registered) -> Result<bool>;
+    fn register(&mut self, lease: RegisteredLease) -> Result<bool>;
 
     /// Records of the leases of these numbers do not count any more.
     ///

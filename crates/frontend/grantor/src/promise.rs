@@ -2,7 +2,7 @@
 //! way than the log that bytes of a leased file are durable, it has the log forget all its batches,
 //! durably: else a crash would write older bytes over them.
 
-use crate::Registered;
+use crate::RegisteredLease;
 use crate::log::{Log, Means, over};
 use crate::session::answered;
 use siftfs_base::{Result, corrupt};
@@ -145,7 +145,7 @@ impl Log {
         };
         let Held { slot, number } = held;
         let (ino, generation) = (leased.ino, leased.generation);
-        leased.logged = file.register(Registered { slot, number, ino, generation })?;
+        leased.logged = file.register(RegisteredLease { slot, number, ino, generation })?;
         Ok(())
     }
 

@@ -4,15 +4,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 use siftfs_base::{Clock, InodeNr, SystemClock, Timestamp};
 use siftfs_fuse::Tokens;
-use siftfs_grantor::{
-    Bounds, Grantor, LogFile, LogShape, Logs, Opens, Peer, Redeemed, Redeems, Registered, Token,
-};
+use siftfs_grantor::{Bounds, Grantor, LogFile, Logs, Opens, Peer, Redeemed, Redeems, Token};
 use siftfs_placement::{PrivateLogs, Sessions};
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
-use siftfs_registry::{LogRow, RegisteredLease};
 use siftfs_rig::place::{Failed, Result};
 use std::fmt::Display;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,39 +105,7 @@ impl Logs for Directory {
     fn create(&self, process: u32) -> siftfs_base::Result<Box<dyn LogFile>> {
         let log = self.registry.directory(self.dir.path())?.new_log(process)?;
         self.made.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(FileLog(log)))
-    }
-}
-
-/// A file log.
-struct FileLog(LogRow);
-
-impl LogFile for FileLog {
-    fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
-        (self.0.descriptor(), LogShape { len: self.0.len(), key: self.0.key() })
-    }
-
-    fn register(&mut self, lease: Registered) -> siftfs_base::Result<bool> {
-        let Registered { slot, number, ino, generation } = lease;
-        self.0.register(RegisteredLease { slot, number, ino, generation })
-    }
-
-    fn end(&mut self, numbers: &[u64]) -> siftfs_base::Result<()> {
-        self.0.end(numbers)
-    }
-
-    fn forget(&mut self, end: u64) -> siftfs_base::Result<()> {
-        self.0.begin(end)
-    }
-
-    fn empty(&self) -> siftfs_base::Result<()> {
-        let file = self.0.descriptor();
-        let emptied = rustix::fs::ftruncate(file, 0).and_then(|()| rustix::fs::fsync(file));
-        emptied.map_err(|e| siftfs_base::errno(e.raw_os_error()))
-    }
-
-    fn remove(self: Box<Self>) -> siftfs_base::Result<()> {
-        self.0.remove()
+        Ok(Box::new(log))
     }
 }
 

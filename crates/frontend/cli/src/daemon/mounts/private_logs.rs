@@ -8,13 +8,10 @@ use crate::options::parsed::FileLogs;
 use siftfs_base::{InodeNr, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, MountOptions, Tokens};
 use siftfs_grantor::{
-    Bounds, Counts, Grantor, LogFile, LogShape, Logs, Opens, Peer, Redeemed, Redeems, Registered,
-    Token,
+    Bounds, Counts, Grantor, LogFile, Logs, Opens, Peer, Redeemed, Redeems, Token,
 };
 use siftfs_placement::PrivateLogs as Registry;
-use siftfs_registry::{LogRow, RegisteredLease};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,39 +59,7 @@ struct Directory {
 impl Logs for Directory {
     fn create(&self, process: u32) -> VolumeResult<Box<dyn LogFile>> {
         let log = self.registry.directory(&self.dir)?.new_log(process)?;
-        Ok(Box::new(FileLog(log)))
-    }
-}
-
-/// A file log.
-struct FileLog(LogRow);
-
-impl LogFile for FileLog {
-    fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
-        (self.0.descriptor(), LogShape { len: self.0.len(), key: self.0.key() })
-    }
-
-    fn register(&mut self, lease: Registered) -> VolumeResult<bool> {
-        let Registered { slot, number, ino, generation } = lease;
-        self.0.register(RegisteredLease { slot, number, ino, generation })
-    }
-
-    fn end(&mut self, numbers: &[u64]) -> VolumeResult<()> {
-        self.0.end(numbers)
-    }
-
-    fn forget(&mut self, end: u64) -> VolumeResult<()> {
-        self.0.begin(end)
-    }
-
-    fn empty(&self) -> VolumeResult<()> {
-        let file = self.0.descriptor();
-        let emptied = rustix::fs::ftruncate(file, 0).and_then(|()| rustix::fs::fsync(file));
-        emptied.map_err(|e| siftfs_base::errno(e.raw_os_error()))
-    }
-
-    fn remove(self: Box<Self>) -> VolumeResult<()> {
-        self.0.remove()
+        Ok(Box::new(log))
     }
 }
 
