@@ -5,7 +5,7 @@ mod support;
 use siftfs_ingest::{How, Locate, Pipelines};
 use siftfs_lease::{Place, Publish};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use support::{SHAPE, Sides, Store, lock};
 
@@ -80,42 +80,35 @@ fn steps_take_turns_without_a_pipeline() {
 #[test]
 fn there_are_four_sets_of_threads() {
     let pipelines = Pipelines::default();
-    let all = Barrier::new(5);
     let (go, waits) = mpsc::sync_channel::<()>(0);
-    let waits = Arc::new(std::sync::Mutex::new(waits));
+    let waits = Arc::new(Mutex::new(waits));
+    let begun = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let waits = waits.clone();
-            let (pipelines, all) = (&pipelines, &all);
+            let (waits, begun, pipelines) = (waits.clone(), begun.clone(), &pipelines);
             scope.spawn(move || {
                 let mut sides = Sides::new(how(2, true));
                 fill(&sides, 0);
-                let (counters, once) = (sides.counters.clone(), AtomicBool::new(true));
+                let once = AtomicBool::new(true);
                 let before = move || {
                     if once.swap(false, Ordering::SeqCst) {
-                        assert_eq!(counters.counts().pipelined, 1);
+                        begun.fetch_add(1, Ordering::SeqCst);
                         // Until the fifth is done.
                         let _ = lock(&waits).recv_timeout(EVER);
                     }
                 };
                 let gate = Store { before: Some(Box::new(before)), ..Store::default() };
-                all.wait();
                 sides.ingest_by(&gate, pipelines).unwrap();
+                assert_eq!(sides.counters.counts().pipelined, 1);
             });
         }
-        all.wait();
-        let mut sides = Sides::new(how(2, true));
-        let store = Store::default();
-        // The four have begun when there is no set left.
-        for round in 0..u64::MAX {
-            fill(&sides, 0);
-            sides.ingest_by(&store, &pipelines).unwrap();
-            if sides.counters.counts().pipelined == round {
-                break;
-            }
-            assert!(round < 6000, "a fifth set");
-            std::thread::sleep(Duration::from_millis(10));
+        while begun.load(Ordering::SeqCst) < 4 {
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let mut sides = Sides::new(how(2, true));
+        fill(&sides, 0);
+        sides.ingest_by(&Store::default(), &pipelines).unwrap();
+        assert_eq!(sides.counters.counts().pipelined, 0, "a fifth set");
         for _ in 0..4 {
             let _ = go.send(());
         }
