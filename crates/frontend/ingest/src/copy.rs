@@ -1,6 +1,6 @@
 //! The fourth step, the copy engine: the one that has access to data.
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Step};
 use crate::merge::{Merged, Part, Piece, Place, Update};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, SharedBlock};
 use siftfs_intervals::Source;
@@ -36,7 +36,7 @@ pub(crate) struct Copied {
 
 impl<H: Words> Copier<'_, H> {
     pub fn step(&self, merged: Merged) -> Copied {
-        let _timed = self.counters.time(3);
+        let _timed = self.counters.time(Step::Copy);
         let files = merged.updates.into_iter().map(|Update { held, time, pieces }| Filled {
             held,
             time,

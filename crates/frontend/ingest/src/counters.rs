@@ -6,6 +6,18 @@ use std::time::Instant;
 /// The steps, as they are counted.
 const STEPS: usize = 5;
 
+/// A step, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Fetch,
+    Locate,
+    Merge,
+    Copy,
+    Patch,
+    /// An ingestion, from its begin to its end.
+    All,
+}
+
 /// Numbers for the status document, since the mount was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -29,6 +41,8 @@ pub struct Counts {
     pub pipelined: u64,
     /// Nanoseconds of fetch, locate, merge, copy and patch.
     pub steps_ns: [u64; STEPS],
+    /// Nanoseconds of whole ingestions. The steps of one may go on beside each other.
+    pub all_ns: u64,
 }
 
 /// The same, being counted.
@@ -44,6 +58,7 @@ pub struct Counters {
     batches: AtomicU64,
     pipelined: AtomicU64,
     steps_ns: [AtomicU64; STEPS],
+    all_ns: AtomicU64,
 }
 
 /// A step that goes on. What it took is counted when this is dropped.
@@ -71,11 +86,20 @@ impl Counters {
             batches: of(&self.batches),
             pipelined: of(&self.pipelined),
             steps_ns: self.steps_ns.each_ref().map(of),
+            all_ns: of(&self.all_ns),
         }
     }
 
-    pub(crate) fn time(&self, step: usize) -> Timed<'_> {
-        let counter = self.steps_ns.get(step).expect("there are five steps");
+    pub(crate) fn time(&self, step: Step) -> Timed<'_> {
+        let [fetch, locate, merge, copy, patch] = &self.steps_ns;
+        let counter = match step {
+            Step::Fetch => fetch,
+            Step::Locate => locate,
+            Step::Merge => merge,
+            Step::Copy => copy,
+            Step::Patch => patch,
+            Step::All => &self.all_ns,
+        };
         Timed(counter, Instant::now())
     }
 

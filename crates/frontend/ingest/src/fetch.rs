@@ -1,6 +1,6 @@
 //! The first step: headers come out of the ring, and are checked.
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Step};
 use siftfs_base::Result;
 use siftfs_lease::{Fetched, Headers, Words};
 
@@ -29,7 +29,7 @@ impl<'a, H: Words> Fetch<'a, H> {
 
     /// The next batch; none, when all is fetched that can be believed.
     pub fn step(&mut self) -> Option<Fetched> {
-        let _timed = self.counters.time(0);
+        let _timed = self.counters.time(Step::Fetch);
         let (fetched, result) = self.headers.fetch(self.batch);
         if let Err(error) = result {
             *self.fault = Err(error);

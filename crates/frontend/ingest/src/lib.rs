@@ -68,7 +68,7 @@ pub enum Locate {
 }
 
 /// How records are taken in. What becomes of the files is the same.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
     /// Threads for an ingestion of more than one batch, with the caller's own: 1 to 4. With 1 the
     /// steps take turns, and there is no pipeline.

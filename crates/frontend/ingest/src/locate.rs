@@ -1,7 +1,7 @@
 //! The second step: which blocks that records change in part have to be read first, and the cache
 //! of what the index says of them.
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Step};
 use crate::{Index, Locate};
 use ahash::{HashMap, HashSet};
 use siftfs_base::BLOCK_BYTES;
@@ -73,7 +73,7 @@ pub(crate) struct Locator<'a> {
 
 impl Locator<'_> {
     pub fn step(&mut self, fetched: Fetched) -> Located {
-        let _timed = self.counters.time(1);
+        let _timed = self.counters.time(Step::Locate);
         let Fetched { records, until } = fetched;
         let mut cold = HashSet::default();
         if self.how != Locate::Off {

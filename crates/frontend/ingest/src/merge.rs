@@ -2,7 +2,7 @@
 //! ones, and what touches becomes one piece.
 
 use crate::Index;
-use crate::counters::Counters;
+use crate::counters::{Counters, Step};
 use crate::locate::{ASK_BLOCKS, Located, edges};
 use ahash::{HashMap, HashSet};
 use siftfs_base::BLOCK_BYTES;
@@ -77,7 +77,7 @@ pub(crate) struct Merger<'a> {
 
 impl Merger<'_> {
     pub fn step(&mut self, located: Located) -> Merged {
-        let _timed = self.counters.time(2);
+        let _timed = self.counters.time(Step::Merge);
         let Located { records, until, cold } = located;
         let updates: Vec<Update> = match self.merges {
             true => by_file(records).into_iter().map(|records| self.merge(&records)).collect(),

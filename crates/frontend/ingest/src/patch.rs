@@ -2,7 +2,7 @@
 
 use crate::Files;
 use crate::copy::{Carried, Copied, Copier, Filled};
-use crate::counters::Counters;
+use crate::counters::{Counters, Step};
 use siftfs_base::Error;
 use siftfs_lease::{Held, Own, Taken, Words};
 
@@ -16,7 +16,7 @@ pub(crate) struct Patcher<'a, G, H> {
 
 impl<G: Own, H: Words> Patcher<'_, G, H> {
     pub fn step(&mut self, copied: Copied) {
-        let _timed = self.counters.time(4);
+        let _timed = self.counters.time(Step::Patch);
         for Filled { held, time, pieces } in copied.files {
             pieces.into_iter().for_each(|piece| self.patch((held, time), piece));
         }

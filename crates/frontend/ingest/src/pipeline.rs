@@ -1,7 +1,7 @@
 //! Which thread carries out which step.
 
 use crate::copy::Copier;
-use crate::counters::Counters;
+use crate::counters::{Counters, Step};
 use crate::fetch::Fetch;
 use crate::locate::{IndexCache, Located, Locator};
 use crate::merge::{Merged, Merger, Newest};
@@ -89,6 +89,7 @@ pub fn ingest<G: Own + Sync, H: Words + Sync>(
 ) -> Result<()> {
     let Means { index, files, counters, pipelines, how } = means;
     let Ingestion { headers, data, taken } = reader.begin()?;
+    let _timed = headers.has_more().then(|| counters.time(Step::All));
     let mut fault = Ok(());
     let mut fetch = Fetch::new(headers, how.batch, (counters, &mut fault));
     let Some(first) = fetch.step() else {

@@ -144,6 +144,8 @@ pub struct IngestSteps {
     pub copy: f64,
     /// The files were written.
     pub patch: f64,
+    /// Whole ingestions, of which the steps may go on beside each other.
+    pub all: f64,
 }
 
 /// How the kernel's requests come.

@@ -315,8 +315,9 @@ fn private_logs(counts: Counts) -> PrivateLogs {
 }
 
 fn back_end(counts: IngestCounts) -> Ingest {
-    let [fetch, locate, merge, copy, patch] =
-        counts.steps_ns.map(|ns| Duration::from_nanos(ns).as_secs_f64());
+    let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
+    let [fetch, locate, merge, copy, patch] = counts.steps_ns.map(seconds);
+    let all = seconds(counts.all_ns);
     Ingest {
         batches: counts.batches,
         pipelined: counts.pipelined,
@@ -325,7 +326,7 @@ fn back_end(counts: IngestCounts) -> Ingest {
         index_hits: counts.hits,
         index_misses: counts.misses,
         brought: counts.brought,
-        seconds: IngestSteps { fetch, locate, merge, copy, patch },
+        seconds: IngestSteps { fetch, locate, merge, copy, patch, all },
     }
 }
 
