@@ -261,19 +261,8 @@ pub struct Data<'a, H> {
 }
 
 impl<H: Words> Data<'_, H> {
-    /// Copies the bytes at a place of the ring of data that headers name, which are not taken in
-    /// yet, each once.
+    /// Copies bytes of one record's data, from any of them on, each once. It is not taken in yet.
     pub fn copy(&self, position: u64, into: &mut [u8]) {
-        let ring = self.shape.data as u64;
-        let room = usize::try_from(ring - (position & (ring - 1))).unwrap_or(usize::MAX);
-        let (first, rest) = into.split_at_mut(room.min(into.len()));
-        self.piece(position, first);
-        if !rest.is_empty() {
-            self.piece(position + first.len() as u64, rest);
-        }
-    }
-
-    fn piece(&self, position: u64, into: &mut [u8]) {
         let skip = (position % 8) as usize;
         let (first, rest) = match skip {
             0 => (&mut [][..], into),
