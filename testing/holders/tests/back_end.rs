@@ -73,7 +73,8 @@ fn files_are_the_same_however_they_are_taken_in() {
         // Recalled again and again, a file may be leased again soon.
         let world = World::new(Setting { bounds, hasty: true, ..Setting::default() });
         let user = world.user();
-        let files = (0..FILES).map(|i| (user.make(&format!("f{i}"), b"begin"), None, b"begin".to_vec()));
+        let files =
+            (0..FILES).map(|i| (user.make(&format!("f{i}"), b"begin"), None, b"begin".to_vec()));
         let files: Vec<_> = files.collect();
         let token = world.tokens.mint(files[0].0, std::process::id(), true);
         let session = Session::enter_with(&world.socket(), &token).expect("enter");

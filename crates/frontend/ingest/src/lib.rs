@@ -3,14 +3,14 @@
 //!
 //! | step | what it has | what it gives to the next one |
 //! |---|---|---|
-//! | [`fetch`] | [`Headers`](siftfs_lease::Headers) | records: headers that were copied and checked |
-//! | [`locate`] | an [`Index`] and its cache | the same, and which blocks are cold |
-//! | [`merge`] | the [`Index`] | for each file its newest time, and disjoint pieces |
-//! | [`copy`] | [`Data`](siftfs_lease::Data) | the pieces' bytes, copied once |
-//! | [`patch`] | [`Files`], and the ring's tail | |
+//! | `fetch` | [`Headers`](siftfs_lease::Headers) | records: headers that were copied and checked |
+//! | `locate` | an [`Index`] and its cache | the same, and which blocks are cold |
+//! | `merge` | the [`Index`] | for each file its newest time, and disjoint pieces |
+//! | `copy` | [`Data`](siftfs_lease::Data) | the pieces' bytes, copied once |
+//! | `patch` | [`Files`], and the ring's tail | |
 //!
-//! The first three have no access to data, by type. Which thread carries out which step is
-//! [`pipeline`]'s concern.
+//! The first three have no access to data, by type. `pipeline` says which thread
+//! carries out which step.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]

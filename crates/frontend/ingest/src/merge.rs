@@ -113,7 +113,8 @@ impl Merger<'_> {
     /// Has the cold blocks read in that are still changed in part.
     fn bring(&self, updates: &[Update], cold: &HashSet<(Held, u64)>) {
         for Update { held, pieces, .. } in updates {
-            let partly = pieces.iter().flat_map(|piece| edges(piece.offset, piece.offset + piece.len));
+            let partly =
+                pieces.iter().flat_map(|piece| edges(piece.offset, piece.offset + piece.len));
             let mut blocks: Vec<u64> = partly.filter(|b| cold.contains(&(*held, *b))).collect();
             blocks.dedup();
             let mut rest = blocks.as_slice();

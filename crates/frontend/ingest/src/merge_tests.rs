@@ -53,7 +53,10 @@ fn long_pieces_are_cut_at_blocks() {
     let half = LONG / 2 + 100;
     let cut = merged(&[(50, half), (50 + half, half)]);
     let head = LONG - 50 - half;
-    assert_eq!(cut, [(50, vec![(0, half), (half, head)]), (LONG, vec![(half + head, half - head)])]);
+    assert_eq!(
+        cut,
+        [(50, vec![(0, half), (half, head)]), (LONG, vec![(half + head, half - head)])]
+    );
     let whole = merged(&[(100, LONG), (100 + LONG, LONG)]);
     assert_eq!(whole, [(100, vec![(0, LONG)]), (100 + LONG, vec![(LONG, LONG)])]);
 }

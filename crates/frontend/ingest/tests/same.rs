@@ -18,7 +18,8 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let place = prop_oneof![0u64..300, 4000u64..4200, 0u64..40_000, (0u64..6).prop_map(|b| b * 4096)];
+    let place =
+        prop_oneof![0u64..300, 4000u64..4200, 0u64..40_000, (0u64..6).prop_map(|b| b * 4096)];
     let len = prop_oneof![1usize..40, 1usize..1000, Just(4096usize), 1usize..9000];
     let write = (0..SLOTS, place, len, -5i64..100);
     let write = write.prop_map(|(slot, offset, len, time)| Op::Write { slot, offset, len, time });
