@@ -3,7 +3,7 @@
 mod support;
 
 use siftfs_ingest::{How, Locate, Pipelines};
-use siftfs_lease::{Place, Publish};
+use siftfs_lease::{Own, Place, Publish};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -168,6 +168,25 @@ fn cold_blocks_are_brought_before_a_write_needs_them() {
     let (questions, brought, hits, misses, blocks) = asked(Locate::Uncached);
     assert_eq!((questions, hits, misses, blocks), (6, 0, 6, 4));
     assert_eq!(brought, [0b101, 0b101]);
+}
+
+/// A program that writes anything over its records while they are taken in changes nothing of what
+/// was fetched: a header is copied once, and only the copy is believed (R41).
+#[test]
+fn r41_a_header_that_changes_later_is_not_read_again() {
+    let how = How { merge: false, threads: 1, ..How::default() };
+    let mut sides = Sides::new(how);
+    fill(&sides, 0);
+    let holder = sides.holder.clone();
+    let before = move || {
+        let first = SHAPE.page + SHAPE.slots * 8;
+        (first..first + SHAPE.records * 8)
+            .for_each(|at| holder.store(at, u64::MAX, Ordering::SeqCst));
+    };
+    let store = Store { before: Some(Box::new(before)), ..Store::default() };
+    sides.ingest(&store).unwrap();
+    let bytes: Vec<u8> = (0..64).flat_map(|number| [number; 100]).collect();
+    assert!(lock(&store.files)[&0].bytes == bytes);
 }
 
 /// What the index said of a file does not count for the next lease of it.
