@@ -27,7 +27,7 @@ fn writes_need_no_request() {
     assert_eq!(&read, b"the first");
     let told = told(&s);
     assert_eq!(told["records"], 201);
-    // The appends are one piece, with the first line written over, and so is what was synced first.
+    // All of it became one piece, in which the last write covers what the first one wrote.
     let ingest = &told["ingest"];
     assert_eq!((&ingest["writes"], &ingest["patched"]), (&1.into(), &2000.into()), "{told}");
     assert!(ingest["seconds"]["all"].as_f64().unwrap() > 0.0, "{told}");
