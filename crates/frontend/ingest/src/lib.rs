@@ -79,7 +79,7 @@ pub struct How {
     pub merge: bool,
     /// The index, and its cache.
     pub locate: Locate,
-    /// Most records of a batch, and bytes after which it takes no more of them.
+    /// Most records of a batch, and bytes after which it takes no more of them, at most 512 KiB.
     pub batch: (usize, u64),
 }
 
@@ -87,6 +87,13 @@ pub struct How {
 const BATCH_RECORDS: usize = 256;
 /// Bytes after which a batch takes no more records.
 const BATCH_BYTES: u64 = 512 << 10;
+
+/// What touches is cut once at most, and is of two records then: there are no more writes than
+/// records, for which there is space.
+const _: () = {
+    use siftfs_proto::LENT_WRITE_BYTES;
+    assert!(BATCH_BYTES + LENT_WRITE_BYTES <= 2 * (LENT_WRITE_BYTES - siftfs_base::BLOCK_BYTES));
+};
 
 impl Default for How {
     fn default() -> Self {
