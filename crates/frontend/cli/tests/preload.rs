@@ -14,6 +14,8 @@ mod deaths;
 mod programs;
 #[path = "preload/speed.rs"]
 mod speed;
+#[path = "preload/streams.rs"]
+mod streams;
 
 use crate::support::{Ran, SIFTFS, Setup, libraries, run, siftfs};
 use std::fs;
@@ -52,7 +54,7 @@ pub fn ran(command: &mut Command) -> Ran {
 /// One of the programs beside these tests, compiled.
 #[track_caller]
 pub fn compiled(name: &str, into: &Path) -> PathBuf {
-    let source = format!("{}/tests/preload/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let source = format!("{}/tests/preload/sources/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let program = into.join(name);
     let words = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"];
     // Memory that is not there is named on purpose.
@@ -86,9 +88,9 @@ static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
     program
 });
 
-/// `siftfs accel` with these words.
-pub fn accel(words: &[&str]) -> Command {
+/// `siftfs accel` with these options, and a program with its words.
+pub fn accel(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(&*INSTALLED);
-    command.arg("accel").arg("--").args(words);
+    command.arg("accel").args(options).arg("--").args(words);
     command
 }

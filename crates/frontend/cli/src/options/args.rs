@@ -471,6 +471,9 @@ pub enum TuneTo {
 #[derive(Args)]
 #[command(after_help = ACCEL_HELP, disable_help_subcommand = true)]
 pub struct Accel {
+    /// Leave the C library's streams (fopen, fwrite) to the mount
+    #[arg(long)]
+    pub no_streams: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,

@@ -76,7 +76,7 @@ fn same(s: &crate::support::Setup, name: &str, script: &str) {
         let dir = s.path(&format!("{name}-{kind}"));
         fs::create_dir(&dir).unwrap();
         let mut command = match kind {
-            "ours" => accel(&["bash", "-ec", script]),
+            "ours" => accel(&[], &["bash", "-ec", script]),
             _ => Command::new("bash"),
         };
         if kind == "theirs" {

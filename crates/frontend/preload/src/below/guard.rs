@@ -1,7 +1,9 @@
 //! The door between the program and the library.
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a call gives, or its errno. None: the kernel is to do it.
@@ -42,6 +44,25 @@ pub fn inside<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
     set_errno(errno);
     INSIDE.set(false);
     done
+}
+
+/// What a function that is not there answers, with ENOSYS.
+pub trait Failed {
+    /// The value.
+    const FAILED: Self;
+}
+
+impl Failed for i32 {
+    const FAILED: Self = -1;
+}
+impl Failed for isize {
+    const FAILED: Self = -1;
+}
+impl Failed for i64 {
+    const FAILED: Self = -1;
+}
+impl Failed for *mut c_void {
+    const FAILED: Self = null_mut();
 }
 
 /// The calling thread's errno.

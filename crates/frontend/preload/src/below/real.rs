@@ -1,6 +1,8 @@
 //! The C library's own functions, which are next after this library's. A thread may be cancelled
 //! in those that wait, so nothing that would have to be dropped may be alive when one is called.
 
+use super::guard::Failed;
+use crate::streams;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,25 +27,10 @@ impl Real {
         }
         // SAFETY: the name ends with NUL.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let found = streams::instead(found);
         self.found.store(found, Ordering::Relaxed);
         found
     }
-}
-
-/// What a function that is not there answers, with ENOSYS.
-pub trait Failed {
-    /// The value.
-    const FAILED: Self;
-}
-
-impl Failed for c_int {
-    const FAILED: Self = -1;
-}
-impl Failed for isize {
-    const FAILED: Self = -1;
-}
-impl Failed for *mut c_void {
-    const FAILED: Self = null_mut();
 }
 
 macro_rules! real {
@@ -111,6 +98,11 @@ real! {
     fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     fn sendmmsg(socket: c_int, messages: *mut c_void, count: u32, flags: c_int) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
+    fn fclose(stream: *mut c_void) -> c_int;
+    fn fileno_unlocked(stream: *mut c_void) -> c_int;
+    fn freopen(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
+    fn freopen64(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
+    fn login_tty(fd: c_int) -> c_int;
     fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void;
     fn system(command: *const c_char) -> c_int;
     fn posix_fallocate64(fd: c_int, at: i64, len: i64) -> c_int;

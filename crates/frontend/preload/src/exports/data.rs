@@ -84,12 +84,12 @@ caught! {
 }
 
 #[inline(always)]
-fn read_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+pub fn read_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     if is_seen(fd) { data::read(fd, at, user) } else { None }
 }
 
 #[inline(always)]
-fn write_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+pub fn write_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     if is_seen(fd) { data::write(fd, at, user) } else { None }
 }
 

@@ -4,12 +4,13 @@ use super::inode::is_marked;
 use super::{pace, registry, table};
 use crate::below::guard::{inside, is_inside, switch_off};
 use crate::below::heap::HEAP;
-use std::ffi::CStr;
+use crate::streams;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Programs that are let alone: the mount's own side, those that the system needs to start and end,
 /// and those that look into others. Names that begin so.
-const LET_ALONE: [&str; 18] = [
+const LET_ALONE: [&str; 19] = [
     "siftfs",
     "mount",
     "umount",
@@ -28,6 +29,7 @@ const LET_ALONE: [&str; 18] = [
     "perf",
     "valgrind",
     "memcheck",
+    "qemu",
 ];
 
 static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -43,7 +45,7 @@ pub fn is_own() -> bool {
 }
 
 /// Before `main`.
-pub fn begin() {
+pub fn begin(hooks: [*const c_void; streams::ALL.len()]) {
     inside(|| {
         PROCESS.store(now(), Ordering::Relaxed);
         if is_let_alone() {
@@ -60,6 +62,8 @@ pub fn begin() {
             unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
         if set != 0 {
             switch_off();
+        } else if variable(c"SIFTFS_ACCEL_STREAMS") != Some(b"off") {
+            streams::begin(hooks);
         }
         Some(())
     });
@@ -73,7 +77,9 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
 }
 
 fn is_let_alone() -> bool {
-    if variable(c"SIFTFS_ACCEL") == Some(b"off") {
+    // SAFETY: it reads what the kernel has told the process.
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if privileged || variable(c"SIFTFS_ACCEL") == Some(b"off") {
         return true;
     }
     let Ok(path) = rustix::fs::readlink("/proc/self/exe", Vec::new()) else { return true };

@@ -11,6 +11,7 @@ use std::process::Command;
 
 const LIBRARY: &str = "libsiftfs_preload.so";
 const PRELOAD: &str = "LD_PRELOAD";
+const STREAMS: &str = "SIFTFS_ACCEL_STREAMS";
 /// Where this program was built to be installed, if that was said.
 const LIBDIR: Option<&str> = option_env!("SIFTFS_LIBDIR");
 /// As env(1) and shells have them.
@@ -25,7 +26,12 @@ pub fn accel(a: &Accel) -> Outcome {
     let exe = std::env::current_exe().map_err(|e| Failure::plain(format!("own path: {e}")))?;
     let library = find(&exe)?;
     let preload = preloaded(&library, std::env::var_os(PRELOAD).as_deref())?;
-    let error = Command::new(program).args(arguments).env(PRELOAD, preload).exec();
+    let mut command = Command::new(program);
+    command.args(arguments).env(PRELOAD, preload);
+    if a.no_streams {
+        command.env(STREAMS, "off");
+    }
+    let error = command.exec();
     let code = if error.kind() == ErrorKind::NotFound { NO_PROGRAM } else { NOT_RUN };
     Err(Failure::about(Path::new(program), error).with_code(code))
 }
