@@ -474,6 +474,9 @@ pub struct Accel {
     /// Leave the C library's streams (fopen, fwrite) to the mount
     #[arg(long)]
     pub no_streams: bool,
+    /// Tell at the end which calls on files of mounts went past the library; slow, x86-64
+    #[arg(long)]
+    pub count_escapes: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,

@@ -1,5 +1,6 @@
 //! The door between the program and the library.
 
+use crate::escapes;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,10 +38,12 @@ pub fn inside<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
     }
     INSIDE.set(true);
     let errno = errno();
+    let selector = escapes::pass();
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         switch_off();
         None
     });
+    escapes::back(selector);
     set_errno(errno);
     INSIDE.set(false);
     done

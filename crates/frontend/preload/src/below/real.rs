@@ -2,7 +2,7 @@
 //! in those that wait, so nothing that would have to be dropped may be alive when one is called.
 
 use super::guard::Failed;
-use crate::streams;
+use crate::{escapes, streams};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -57,8 +57,11 @@ macro_rules! real {
             // SAFETY: the function of this name has these parameters. Those of variadic ones are
             // passed as others are on the two architectures that there are.
             let function = unsafe { std::mem::transmute::<*mut c_void, Function>(found) };
+            let before = escapes::pass();
             // SAFETY: the caller's promise.
-            unsafe { function($($arg),*) }
+            let done = unsafe { function($($arg),*) };
+            escapes::back(before);
+            done
         }
     )* };
 }
@@ -103,6 +106,8 @@ real! {
     fn freopen(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
     fn freopen64(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
     fn login_tty(fd: c_int) -> c_int;
+    fn pthread_create(thread: *mut c_void, attributes: *const c_void, start: *const c_void,
+        argument: *mut c_void) -> c_int;
     fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void;
     fn system(command: *const c_char) -> c_int;
     fn posix_fallocate64(fd: c_int, at: i64, len: i64) -> c_int;

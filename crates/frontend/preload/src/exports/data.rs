@@ -4,6 +4,7 @@ use super::{answer, is_seen, short};
 use crate::below::guard::Outcome;
 use crate::below::real;
 use crate::below::user::User;
+use crate::escapes::passing;
 use crate::calls::data::{self, At};
 use crate::calls::sync::{seek_end, sync};
 use libc::{c_int, iovec, off_t, size_t};
@@ -134,7 +135,7 @@ unsafe extern "C-unwind" fn lseek(fd: c_int, to: off_t, whence: c_int) -> off_t 
         return answer(done) as off_t;
     }
     // SAFETY: lseek(2) has no memory.
-    unsafe { libc::syscall(libc::SYS_lseek, fd, to, whence) }
+    passing(|| unsafe { libc::syscall(libc::SYS_lseek, fd, to, whence) })
 }
 
 #[unsafe(no_mangle)]

@@ -5,6 +5,7 @@ use crate::below::real;
 use crate::calls::descriptors::{
     close_range as close_pieces, closing, copied, is_own, opened, pinned, replaced,
 };
+use crate::escapes::passing;
 use crate::state::table;
 use libc::{O_CREAT, O_TRUNC, O_WRONLY, c_char, c_int, c_uint, mode_t};
 
@@ -66,7 +67,7 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let close = |first: u32, last: u32| {
         // SAFETY: the caller's range, or a part of it.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int }
+        passing(|| unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int })
     };
     if flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC != 0 {
         return close(first, last);

@@ -8,6 +8,7 @@ use crate::below::real;
 use crate::below::user::User;
 use crate::calls::data::At;
 use crate::calls::descriptors::{closing, is_own, left, opened, replaced};
+use crate::escapes;
 use crate::state::{process, table};
 use crate::streams::{ALL, Entry, closes_are_seen};
 use libc::{O_PATH, c_char, c_int, mode_t, off_t, size_t};
@@ -42,8 +43,11 @@ macro_rules! before {
             type Function = unsafe extern "C-unwind" fn($($type),*) -> $ret;
             // SAFETY: the trampoline has the function's parameters.
             let function = unsafe { std::mem::transmute::<*mut c_void, Function>(found) };
+            let before = escapes::pass();
             // SAFETY: the caller's promise.
-            unsafe { function($($arg),*) }
+            let done = unsafe { function($($arg),*) };
+            escapes::back(before);
+            done
         }
     )* };
 }

@@ -4,7 +4,7 @@ use super::inode::is_marked;
 use super::{pace, registry, table};
 use crate::below::guard::{inside, is_inside, switch_off};
 use crate::below::heap::HEAP;
-use crate::streams;
+use crate::{escapes, streams};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -67,6 +67,10 @@ pub fn begin(hooks: [*const c_void; streams::ALL.len()]) {
         }
         Some(())
     });
+    // Outside, where calls may be forbidden when it is done.
+    if let Some(path) = variable(c"SIFTFS_ACCEL_ESCAPES").filter(|_| !is_inside()) {
+        escapes::begin(path, streams::replaced());
+    }
 }
 
 fn variable(name: &CStr) -> Option<&'static [u8]> {
@@ -112,6 +116,7 @@ extern "C" fn after_fork() {
 /// Nothing is inherited. The descriptors that the parent has opened are the kernel's here.
 extern "C" fn in_child() {
     PROCESS.store(now(), Ordering::Relaxed);
+    escapes::begin_child();
     // The session is the parent's.
     table::clear(|own, mark| {
         if is_marked(own, mark) {

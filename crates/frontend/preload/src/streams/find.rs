@@ -25,11 +25,16 @@ pub fn text() -> Option<Text> {
     if handle.is_null() {
         return None;
     }
-    let inside = symbol(handle, c"fclose")?.addr();
+    let range = segment(symbol(handle, c"fclose")?.addr())?;
+    Some(Text { range, handle })
+}
+
+/// The executable memory of the loaded object that has this address, if it is not to be written.
+pub fn segment(inside: usize) -> Option<Range<usize>> {
     let mut search = Search { inside, found: None };
     // SAFETY: `each` gets the pointer as it is, and is called before this function returns.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-    Some(Text { range: search.found?, handle })
+    search.found
 }
 
 struct Search {

@@ -10,6 +10,8 @@ mod put;
 #[cfg(target_arch = "x86_64")]
 mod relocate;
 
+#[cfg(target_arch = "x86_64")]
+pub use find::segment;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};

@@ -1,9 +1,11 @@
 //! `siftfs accel`: this process becomes another program, with the library that catches its calls.
 
+use super::{escapes, loaded};
 use crate::options::args::Accel;
 use crate::show::failure::{Failure, Outcome};
+use crate::show::output;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,17 @@ pub fn accel(a: &Accel) -> Outcome {
     if a.no_streams {
         command.env(STREAMS, "off");
     }
-    let error = command.exec();
+    let told = loaded::why_not(Path::new(program)).filter(|_| std::io::stderr().is_terminal());
+    if let Some(why) = told {
+        output::complain(Failure::about(Path::new(program), why).message);
+    }
+    let error = match a.count_escapes {
+        true => match escapes::counted(&mut command) {
+            Ok(code) => return Ok(code),
+            Err(e) => e,
+        },
+        false => command.exec(),
+    };
     let code = if error.kind() == ErrorKind::NotFound { NO_PROGRAM } else { NOT_RUN };
     Err(Failure::about(Path::new(program), error).with_code(code))
 }
