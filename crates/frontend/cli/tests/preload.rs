@@ -10,6 +10,8 @@ mod command;
 mod conformance;
 #[path = "preload/deaths.rs"]
 mod deaths;
+#[path = "preload/escapes.rs"]
+mod escapes;
 #[path = "preload/programs.rs"]
 mod programs;
 #[path = "preload/speed.rs"]
