@@ -33,8 +33,9 @@ impl Real {
     }
 }
 
+/// `pass`: the library has seen what the function does; `keep`: it sees its calls one by one.
 macro_rules! real {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => { $(
+    ($how:ident: $(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => { $(
         /// The C library's function of this name.
         ///
         /// # Safety
@@ -57,7 +58,7 @@ macro_rules! real {
             // SAFETY: the function of this name has these parameters. Those of variadic ones are
             // passed as others are on the two architectures that there are.
             let function = unsafe { std::mem::transmute::<*mut c_void, Function>(found) };
-            let before = escapes::pass();
+            let before = escapes::$how();
             // SAFETY: the caller's promise.
             let done = unsafe { function($($arg),*) };
             escapes::back(before);
@@ -69,7 +70,14 @@ macro_rules! real {
 type Iov = *const libc::iovec;
 type Path = *const c_char;
 
-real! {
+real! { keep:
+    fn fclose(stream: *mut c_void) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
+    fn freopen(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
+    fn freopen64(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
+}
+
+real! { pass:
     fn open(path: Path, flags: c_int, mode: libc::mode_t) -> c_int;
     fn openat(dir: c_int, path: Path, flags: c_int, mode: libc::mode_t) -> c_int;
     fn __open_2(path: Path, flags: c_int) -> c_int;
@@ -100,11 +108,7 @@ real! {
     fn __fxstat64(version: c_int, fd: c_int, to: *mut c_void) -> c_int;
     fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     fn sendmmsg(socket: c_int, messages: *mut c_void, count: u32, flags: c_int) -> c_int;
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
-    fn fclose(stream: *mut c_void) -> c_int;
     fn fileno_unlocked(stream: *mut c_void) -> c_int;
-    fn freopen(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
-    fn freopen64(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
     fn login_tty(fd: c_int) -> c_int;
     fn pthread_create(thread: *mut c_void, attributes: *const c_void, start: *const c_void,
         argument: *mut c_void) -> c_int;

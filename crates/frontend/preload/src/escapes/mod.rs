@@ -37,6 +37,12 @@ pub fn pass() -> u8 {
     if are_counted() { SELECTOR.replace(ALLOW) } else { ALLOW }
 }
 
+/// Changes nothing, for [`back`].
+#[inline(always)]
+pub fn keep() -> u8 {
+    if are_counted() { SELECTOR.get() } else { ALLOW }
+}
+
 /// As it was before [`pass`].
 #[inline(always)]
 pub fn back(before: u8) {

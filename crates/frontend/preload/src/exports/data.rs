@@ -4,9 +4,9 @@ use super::{answer, is_seen, short};
 use crate::below::guard::Outcome;
 use crate::below::real;
 use crate::below::user::User;
-use crate::escapes::passing;
 use crate::calls::data::{self, At};
 use crate::calls::sync::{seek_end, sync};
+use crate::escapes::passing;
 use libc::{c_int, iovec, off_t, size_t};
 use std::ffi::c_void;
 

@@ -140,7 +140,8 @@ extern "C" fn in_child() {
 pub fn before_exec() {
     for fd in table::tagged().filter(|fd| table::tag(*fd) != table::OWN) {
         // SAFETY: it asks for flags alone.
-        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) };
+        let ask = || unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) };
+        let flags = escapes::passing(ask);
         if flags & i64::from(libc::FD_CLOEXEC) == 0 {
             table::share(fd);
         }

@@ -21,7 +21,8 @@ pub struct Text {
 /// Looks for it. None: there is no C library of that name, or its memory is not as expected.
 pub fn text() -> Option<Text> {
     // SAFETY: the name ends with NUL; nothing is loaded that is not there.
-    let handle = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let handle =
+        unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }

@@ -6,6 +6,8 @@
 #[cfg(target_arch = "x86_64")]
 mod find;
 #[cfg(target_arch = "x86_64")]
+mod known;
+#[cfg(target_arch = "x86_64")]
 mod put;
 #[cfg(target_arch = "x86_64")]
 mod relocate;

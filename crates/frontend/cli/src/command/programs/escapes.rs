@@ -60,7 +60,9 @@ fn told(words: &[u64]) -> Vec<String> {
     let mut lines = Vec::new();
     let (processes, refused) = (word(Word::Processes), word(Word::Refused));
     if processes == 0 {
-        lines.push("no process counted: each is static, is left alone, or has not the library".into());
+        lines.push(
+            "no process counted: each is static, is left alone, or has not the library".into(),
+        );
     }
     if refused > 0 {
         lines.push(format!("{refused} processes could not count: the kernel cannot tell of calls"));

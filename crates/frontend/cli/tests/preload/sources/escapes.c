@@ -48,7 +48,7 @@ int main(int count, char **words) {
     int again = (int)syscall(SYS_openat, AT_FDCWD, words[1], O_RDONLY);
     if (again < 0 || syscall(SYS_close, again) || syscall(SYS_close, again) == 0)
         return 3;
-    /* 1 of pwrite64 each. */
+    /* 1 of pwrite64 each, but for the handler, which comes before raise(3) returns. */
     pthread_create(&other, NULL, thread, "thread"), pthread_join(other, NULL);
     if (fork() == 0)
         past(SYS_pwrite64, "child"), _exit(0);
