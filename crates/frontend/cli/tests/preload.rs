@@ -1,5 +1,5 @@
 //! Unmodified programs under the library that catches their calls, on a real mount with private
-//! logs. Needs root, `/dev/fuse`, e2fsprogs, a C compiler, sqlite3, git and Python.
+//! logs. Needs root, `/dev/fuse`, e2fsprogs, a C compiler, sqlite3, git, fio and Python.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

@@ -22,7 +22,7 @@ The program, and every program that it starts, gets the library libsiftfs_preloa
 has open to be written and calls fsync(2) on again and again goes by a private log; everything else goes by the \
 mount, and so do programs that are linked statically, and those that reach the kernel past the C library. Where no \
 mount has private_logs=on, nothing changes. SIFTFS_ACCEL=off switches the library off, SIFTFS_ACCEL_SKIP=NAME:NAME \
-leaves programs of these names alone. The exit status is the program's; 127: there is no such program; 126: it \
+leaves programs of these names alone, SIFTFS_ACCEL_STREAMS=off is --no-streams. The exit status is the program's; 127: there is no such program; 126: it \
 cannot be run.";
 
 const DEVICE_HELP: &str = "\

@@ -49,6 +49,15 @@ pub fn inside<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
     done
 }
 
+/// Has a function make a child that shares memory until it runs another program: what the child
+/// closes is not this process's, and its calls are the kernel's.
+pub fn spawning<T>(spawn: impl FnOnce() -> T) -> T {
+    let before = INSIDE.replace(true);
+    let done = spawn();
+    INSIDE.set(before);
+    done
+}
+
 /// What a function that is not there answers, with ENOSYS.
 pub trait Failed {
     /// The value.

@@ -1,7 +1,7 @@
 //! Children that run another program, and threads. fork(2) tells the library by handlers of its
 //! own.
 
-use crate::below::guard::inside;
+use crate::below::guard::{inside, spawning};
 use crate::below::real;
 use crate::escapes;
 use crate::state::process::{before_exec, share_all};
@@ -21,7 +21,9 @@ unsafe extern "C-unwind" fn posix_spawn(
 ) -> c_int {
     passed_on(actions);
     // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawn(pid, path, actions, attributes, arguments, environment) }
+    spawning(|| unsafe {
+        real::posix_spawn(pid, path, actions, attributes, arguments, environment)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -35,7 +37,9 @@ unsafe extern "C-unwind" fn posix_spawnp(
 ) -> c_int {
     passed_on(actions);
     // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawnp(pid, file, actions, attributes, arguments, environment) }
+    spawning(|| unsafe {
+        real::posix_spawnp(pid, file, actions, attributes, arguments, environment)
+    })
 }
 
 /// With actions a child may get any descriptor under another number.
@@ -50,14 +54,14 @@ fn passed_on(actions: *const c_void) {
 unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
     before_exec();
     // SAFETY: the caller's argument.
-    unsafe { real::system(command) }
+    spawning(|| unsafe { real::system(command) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     before_exec();
     // SAFETY: the caller's arguments.
-    unsafe { real::popen(command, mode) }
+    spawning(|| unsafe { real::popen(command, mode) })
 }
 
 /// What a new thread does.

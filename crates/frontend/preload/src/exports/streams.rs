@@ -3,13 +3,13 @@
 
 use super::data::{read_by_lease, write_by_lease};
 use super::{answer, descriptors::bad};
-use crate::below::guard::{Failed, errno, set_errno};
+use crate::below::guard::{Failed, errno, is_inside, set_errno};
 use crate::below::real;
 use crate::below::user::User;
 use crate::calls::data::At;
 use crate::calls::descriptors::{closing, is_own, left, opened, replaced};
 use crate::escapes;
-use crate::state::{process, table};
+use crate::state::table;
 use crate::streams::{ALL, Entry, closes_are_seen};
 use libc::{O_PATH, c_char, c_int, mode_t, off_t, size_t};
 use std::ffi::c_void;
@@ -84,10 +84,10 @@ unsafe extern "C-unwind" fn open64(path: *const c_char, flags: c_int, mode: mode
     fd
 }
 
-/// Does the library have to know that the descriptor goes? In a child that shares memory
-/// (posix_spawn(3) closes what it is told to) the table is the parent's.
+/// Does the library have to know that the descriptor goes? In the child that posix_spawn(3) makes
+/// the table is the parent's.
 fn is_ours(fd: c_int) -> bool {
-    table::tag(fd) != table::NONE && process::is_own()
+    table::tag(fd) != table::NONE && !is_inside()
 }
 
 /// As `close` is done that is caught by its name.
