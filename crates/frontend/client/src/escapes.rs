@@ -7,7 +7,7 @@ pub const VARIABLE: &str = "SIFTFS_ACCEL_ESCAPES";
 /// The first word: what memory it is, and which form of it.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SIFTesc\x01");
 
-/// Words of 64 bits, in the machine's order. Behind these comes one for each of [`CALLS`].
+/// Words of 64 bits, little-endian. Behind these comes one for each of [`CALLS`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     /// [`MAGIC`].

@@ -54,7 +54,7 @@ pub fn prepare(found: &Found, hooks: [*const c_void; ALL.len()]) -> Option<Prepa
         unsafe {
             copy(&code, trampoline.cast());
             copy(&FAR, way.cast());
-            copy(&hook.expose_provenance().to_ne_bytes(), way.cast::<u8>().add(FAR.len()));
+            copy(&hook.expose_provenance().to_le_bytes(), way.cast::<u8>().add(FAR.len()));
         }
         prepared.places.push(Place { entry, begin: *begin, trampoline, at, jump });
     }

@@ -14,7 +14,7 @@ fn looks_at(code: &[u8], ip: u64) -> u64 {
 fn every_entry_of_this_c_library_is_understood() {
     let text = find::text().unwrap();
     for (at, entry) in ALL.into_iter().enumerate() {
-        let (begin, moved) = find::function(&text, entry).unwrap_or_else(|| panic!("entry {at}"));
+        let (begin, moved) = find::function(&text, entry).expect("it is found");
         assert!(moved.at >= begin.addr() as u64 && moved.next >= moved.at + JUMP as u64);
         assert!(moved.trampoline(begin.addr() as u64 - (1 << 30)).is_some_and(|c| c.len() < 64));
         assert!(matches!(moved.over, Over::Known(_)), "entry {at}: no tables are needed");

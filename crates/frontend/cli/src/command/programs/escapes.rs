@@ -40,7 +40,7 @@ fn memory() -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create("siftfs-escapes", flags)?);
     file.set_len(LEN as u64)?;
-    file.write_all_at(&MAGIC.to_ne_bytes(), 8 * Word::Magic as u64)?;
+    file.write_all_at(&MAGIC.to_le_bytes(), 8 * Word::Magic as u64)?;
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }
@@ -49,7 +49,7 @@ fn read(file: &File) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; LEN];
     file.read_exact_at(&mut bytes, 0)?;
     let (words, _) = bytes.as_chunks();
-    Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
 /// What the words say, by lines.
