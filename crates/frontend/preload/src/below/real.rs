@@ -73,6 +73,8 @@ type Path = *const c_char;
 real! { keep:
     fn fclose(stream: *mut c_void) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
+    fn fflush(stream: *mut c_void) -> c_int;
+    fn __fwriting(stream: *mut c_void) -> c_int;
     fn freopen(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
     fn freopen64(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
 }

@@ -172,6 +172,7 @@ macro_rules! reopens {
             mode: *const c_char,
             stream: Stream,
         ) -> Stream {
+            flushed(stream);
             left(descriptor(stream));
             // SAFETY: the caller's arguments.
             let stream = unsafe { real::$name(path, mode, stream) };
@@ -182,6 +183,18 @@ macro_rules! reopens {
 }
 
 reopens! { freopen freopen64 }
+
+/// What the stream has not written yet is written while its descriptor is known: the kernel may
+/// append at an end that it does not know. Whether that fails is nothing to freopen(3).
+fn flushed(stream: Stream) {
+    // SAFETY: the caller's stream, if it is one. What was read stays as it is.
+    if !stream.is_null() && unsafe { real::__fwriting(stream) } != 0 {
+        let before = errno();
+        // SAFETY: as above.
+        let _ = unsafe { real::fflush(stream) };
+        set_errno(before);
+    }
+}
 
 fn reopened(fd: c_int) {
     if fd < 0 {

@@ -105,7 +105,7 @@ static void says_stream(const char *what, int slot) {
 
 /* A stream, by a name or by a descriptor that there is. */
 static void streams_open(int slot) {
-    static const char *const modes[] = {"r+", "r+", "w+", "a+", "a", "r", "re", "r+c"};
+    static const char *const modes[] = {"r+", "r+", "w+", "a+", "a", "r", "re"};
     const char *mode = modes[below(sizeof modes / sizeof *modes)];
     char name[3] = {'f', (char)('0' + below(FILES)), 0};
     if (fds[slot] >= 0 && below(2)) {
