@@ -35,6 +35,7 @@ need unshare util-linux
 need tar tar
 need python3 python3
 need git git
+need fio fio
 python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
 if [ "${1:-}" = apps ]; then
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"

@@ -1,5 +1,5 @@
 //! Unmodified programs under the library that catches their calls, on a real mount with private
-//! logs. Needs root, `/dev/fuse`, e2fsprogs, a C compiler, sqlite3, git and Python.
+//! logs. Needs root, `/dev/fuse`, e2fsprogs, a C compiler, sqlite3, git, fio and Python.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
@@ -10,10 +10,14 @@ mod command;
 mod conformance;
 #[path = "preload/deaths.rs"]
 mod deaths;
+#[path = "preload/escapes.rs"]
+mod escapes;
 #[path = "preload/programs.rs"]
 mod programs;
 #[path = "preload/speed.rs"]
 mod speed;
+#[path = "preload/streams.rs"]
+mod streams;
 
 use crate::support::{Ran, SIFTFS, Setup, libraries, run, siftfs};
 use std::fs;
@@ -52,7 +56,7 @@ pub fn ran(command: &mut Command) -> Ran {
 /// One of the programs beside these tests, compiled.
 #[track_caller]
 pub fn compiled(name: &str, into: &Path) -> PathBuf {
-    let source = format!("{}/tests/preload/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let source = format!("{}/tests/preload/sources/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let program = into.join(name);
     let words = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"];
     // Memory that is not there is named on purpose.
@@ -86,9 +90,9 @@ static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
     program
 });
 
-/// `siftfs accel` with these words.
-pub fn accel(words: &[&str]) -> Command {
+/// `siftfs accel` with these options, and a program with its words.
+pub fn accel(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(&*INSTALLED);
-    command.arg("accel").arg("--").args(words);
+    command.arg("accel").args(options).arg("--").args(words);
     command
 }

@@ -11,6 +11,7 @@
 
 mod call;
 mod compound;
+pub mod escapes;
 mod grant;
 pub mod raw;
 mod section;

@@ -6,9 +6,10 @@
 //! it does what the call asks for. What it does not catch, or does not want, goes to the kernel and
 //! is right. So its tables are hints, and nothing is lost when an entry is dropped.
 //!
-//! Three kinds of modules: `exports` has the functions that programs call instead of the C
+//! Five kinds of modules: `exports` has the functions that programs call instead of the C
 //! library's; `calls` decides what is done by a lease; `state` has what is known of descriptors and
-//! files. What is below them (`below`) must work where the program's own memory and locks may be in
+//! files; `streams` leads the C library's own calls here, and `escapes` counts what goes past all
+//! of it. What is below them (`below`) must work where the program's own memory and locks may be in
 //! use: in a signal handler, in an allocator, before `main`.
 
 #![allow(unsafe_code)] // C's calling convention, and the memory of the caller
@@ -19,6 +20,8 @@
 
 mod below;
 mod calls;
+mod escapes;
 #[cfg(not(test))]
 mod exports;
 mod state;
+mod streams;

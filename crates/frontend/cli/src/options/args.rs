@@ -22,7 +22,7 @@ The program, and every program that it starts, gets the library libsiftfs_preloa
 has open to be written and calls fsync(2) on again and again goes by a private log; everything else goes by the \
 mount, and so do programs that are linked statically, and those that reach the kernel past the C library. Where no \
 mount has private_logs=on, nothing changes. SIFTFS_ACCEL=off switches the library off, SIFTFS_ACCEL_SKIP=NAME:NAME \
-leaves programs of these names alone. The exit status is the program's; 127: there is no such program; 126: it \
+leaves programs of these names alone, SIFTFS_ACCEL_STREAMS=off is --no-streams. The exit status is the program's; 127: there is no such program; 126: it \
 cannot be run.";
 
 const DEVICE_HELP: &str = "\
@@ -471,6 +471,12 @@ pub enum TuneTo {
 #[derive(Args)]
 #[command(after_help = ACCEL_HELP, disable_help_subcommand = true)]
 pub struct Accel {
+    /// Leave the C library's streams (fopen, fwrite) to the mount
+    #[arg(long)]
+    pub no_streams: bool,
+    /// Tell at the end which calls on files of mounts went past the library; slow, x86-64
+    #[arg(long)]
+    pub count_escapes: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,

@@ -82,7 +82,10 @@ fn a_daemon_that_is_killed_leaves_errors() {
     assert!(child.wait().unwrap().success(), "no signal ends it");
     assert!(line.ends_with("done\n"), "{line}");
     let errors: Vec<i32> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-    assert!(errors.len() > 50 && errors.iter().all(|e| *e == libc::ENOTCONN), "{line}");
+    // Calls that come while the kernel takes the daemon's descriptor and rings apart are ended so.
+    let early = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+    assert!(errors.len() > 50 && errors.iter().all(|e| early.contains(e)), "{line}");
+    assert!(errors.iter().skip(5).all(|e| *e == libc::ENOTCONN), "{line}");
     s.mount(LOGS);
     let text = fs::read(s.path("f")).unwrap();
     assert!(text.starts_with(&b"0123456789".repeat(20)), "{} bytes", text.len());

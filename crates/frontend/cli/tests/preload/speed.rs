@@ -12,7 +12,8 @@ for n in range(int(sys.argv[2])):
     if n % 2: os.fdatasync(fd)
 ";
 
-fn requests(s: &crate::support::Setup, kind: &str) -> u64 {
+/// Requests of a kind that the kernel has sent.
+pub fn requests(s: &crate::support::Setup, kind: &str) -> u64 {
     let status = crate::siftfs(&["status", s.dir(), "--json"]).ok().out;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     status["mounts"][0]["requests"][kind].as_u64().unwrap_or(0)

@@ -1,7 +1,10 @@
 //! The door between the program and the library.
 
+use crate::escapes;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a call gives, or its errno. None: the kernel is to do it.
@@ -35,13 +38,43 @@ pub fn inside<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
     }
     INSIDE.set(true);
     let errno = errno();
+    let selector = escapes::pass();
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         switch_off();
         None
     });
+    escapes::back(selector);
     set_errno(errno);
     INSIDE.set(false);
     done
+}
+
+/// Has a function make a child that shares memory until it runs another program: what the child
+/// closes is not this process's, and its calls are the kernel's.
+pub fn spawning<T>(spawn: impl FnOnce() -> T) -> T {
+    let before = INSIDE.replace(true);
+    let done = spawn();
+    INSIDE.set(before);
+    done
+}
+
+/// What a function that is not there answers, with ENOSYS.
+pub trait Failed {
+    /// The value.
+    const FAILED: Self;
+}
+
+impl Failed for i32 {
+    const FAILED: Self = -1;
+}
+impl Failed for isize {
+    const FAILED: Self = -1;
+}
+impl Failed for i64 {
+    const FAILED: Self = -1;
+}
+impl Failed for *mut c_void {
+    const FAILED: Self = null_mut();
 }
 
 /// The calling thread's errno.

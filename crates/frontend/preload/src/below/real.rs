@@ -1,6 +1,8 @@
 //! The C library's own functions, which are next after this library's. A thread may be cancelled
 //! in those that wait, so nothing that would have to be dropped may be alive when one is called.
 
+use super::guard::Failed;
+use crate::{escapes, streams};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,29 +27,15 @@ impl Real {
         }
         // SAFETY: the name ends with NUL.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let found = streams::instead(found);
         self.found.store(found, Ordering::Relaxed);
         found
     }
 }
 
-/// What a function that is not there answers, with ENOSYS.
-pub trait Failed {
-    /// The value.
-    const FAILED: Self;
-}
-
-impl Failed for c_int {
-    const FAILED: Self = -1;
-}
-impl Failed for isize {
-    const FAILED: Self = -1;
-}
-impl Failed for *mut c_void {
-    const FAILED: Self = null_mut();
-}
-
+/// `pass`: the library has seen what the function does; `keep`: it sees its calls one by one.
 macro_rules! real {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => { $(
+    ($how:ident: $(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => { $(
         /// The C library's function of this name.
         ///
         /// # Safety
@@ -70,8 +58,11 @@ macro_rules! real {
             // SAFETY: the function of this name has these parameters. Those of variadic ones are
             // passed as others are on the two architectures that there are.
             let function = unsafe { std::mem::transmute::<*mut c_void, Function>(found) };
+            let before = escapes::$how();
             // SAFETY: the caller's promise.
-            unsafe { function($($arg),*) }
+            let done = unsafe { function($($arg),*) };
+            escapes::back(before);
+            done
         }
     )* };
 }
@@ -79,7 +70,16 @@ macro_rules! real {
 type Iov = *const libc::iovec;
 type Path = *const c_char;
 
-real! {
+real! { keep:
+    fn fclose(stream: *mut c_void) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
+    fn fflush(stream: *mut c_void) -> c_int;
+    fn __fwriting(stream: *mut c_void) -> c_int;
+    fn freopen(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
+    fn freopen64(path: Path, mode: *const c_char, stream: *mut c_void) -> *mut c_void;
+}
+
+real! { pass:
     fn open(path: Path, flags: c_int, mode: libc::mode_t) -> c_int;
     fn openat(dir: c_int, path: Path, flags: c_int, mode: libc::mode_t) -> c_int;
     fn __open_2(path: Path, flags: c_int) -> c_int;
@@ -110,7 +110,10 @@ real! {
     fn __fxstat64(version: c_int, fd: c_int, to: *mut c_void) -> c_int;
     fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     fn sendmmsg(socket: c_int, messages: *mut c_void, count: u32, flags: c_int) -> c_int;
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
+    fn fileno_unlocked(stream: *mut c_void) -> c_int;
+    fn login_tty(fd: c_int) -> c_int;
+    fn pthread_create(thread: *mut c_void, attributes: *const c_void, start: *const c_void,
+        argument: *mut c_void) -> c_int;
     fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void;
     fn system(command: *const c_char) -> c_int;
     fn posix_fallocate64(fd: c_int, at: i64, len: i64) -> c_int;

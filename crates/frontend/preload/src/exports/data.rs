@@ -6,6 +6,7 @@ use crate::below::real;
 use crate::below::user::User;
 use crate::calls::data::{self, At};
 use crate::calls::sync::{seek_end, sync};
+use crate::escapes::passing;
 use libc::{c_int, iovec, off_t, size_t};
 use std::ffi::c_void;
 
@@ -84,12 +85,12 @@ caught! {
 }
 
 #[inline(always)]
-fn read_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+pub fn read_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     if is_seen(fd) { data::read(fd, at, user) } else { None }
 }
 
 #[inline(always)]
-fn write_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
+pub fn write_by_lease(fd: c_int, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     if is_seen(fd) { data::write(fd, at, user) } else { None }
 }
 
@@ -134,7 +135,7 @@ unsafe extern "C-unwind" fn lseek(fd: c_int, to: off_t, whence: c_int) -> off_t 
         return answer(done) as off_t;
     }
     // SAFETY: lseek(2) has no memory.
-    unsafe { libc::syscall(libc::SYS_lseek, fd, to, whence) }
+    passing(|| unsafe { libc::syscall(libc::SYS_lseek, fd, to, whence) })
 }
 
 #[unsafe(no_mangle)]

@@ -3,11 +3,11 @@
 use crate::below::guard::set_errno;
 use crate::below::real;
 use crate::calls::descriptors::{
-    close_range as close_pieces, closing, copied, is_own, left, opened, pinned, replaced,
+    close_range as close_pieces, closing, copied, is_own, opened, pinned, replaced,
 };
+use crate::escapes::passing;
 use crate::state::table;
 use libc::{O_CREAT, O_TRUNC, O_WRONLY, c_char, c_int, c_uint, mode_t};
-use std::ffi::c_void;
 
 type Path = *const c_char;
 
@@ -40,7 +40,8 @@ opens! {
     fn creat creat64 (path: Path, mode: mode_t) O_CREAT | O_WRONLY | O_TRUNC, real::creat(path, mode);
 }
 
-fn bad() -> c_int {
+/// EBADF.
+pub fn bad() -> c_int {
     set_errno(libc::EBADF);
     -1
 }
@@ -66,7 +67,7 @@ unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let close = |first: u32, last: u32| {
         // SAFETY: the caller's range, or a part of it.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int }
+        passing(|| unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int })
     };
     if flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC != 0 {
         return close(first, last);
@@ -133,13 +134,4 @@ unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) ->
 unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { fcntl(fd, command, argument) }
-}
-
-/// The C library's streams call the kernel by functions that nobody can catch, and close their
-/// descriptors so.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
-    left(fd);
-    // SAFETY: the caller's arguments.
-    unsafe { real::fdopen(fd, mode) }
 }

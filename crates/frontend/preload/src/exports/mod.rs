@@ -8,6 +8,7 @@ mod data;
 mod descriptors;
 mod others;
 mod processes;
+mod streams;
 
 use crate::below::guard::set_errno;
 use crate::state::process;
@@ -22,7 +23,7 @@ unsafe extern "C-unwind" {
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
-    process::begin();
+    process::begin(streams::hooks());
 }
 
 /// Is something known of the descriptor? Then the call is one that a thread may be cancelled in, as

@@ -3,6 +3,7 @@
 use crate::below::real;
 use crate::calls::descriptors::{changing, passed, pinned};
 use crate::calls::sync::looked;
+use crate::escapes::passing;
 use libc::{c_int, msghdr, off_t, size_t};
 use std::ffi::c_void;
 
@@ -39,7 +40,8 @@ unsafe extern "C-unwind" fn mmap(
         pinned(fd);
     }
     // SAFETY: the caller's arguments. An address is a number for the kernel.
-    let mapped = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
+    let map = || unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
+    let mapped = passing(map);
     std::ptr::with_exposed_provenance_mut(mapped.cast_unsigned() as usize)
 }
 
@@ -60,7 +62,7 @@ unsafe extern "C-unwind" fn mmap64(
 unsafe extern "C-unwind" fn ftruncate(fd: c_int, len: off_t) -> c_int {
     changing(fd);
     // SAFETY: it has no memory.
-    unsafe { libc::syscall(libc::SYS_ftruncate, fd, len) as c_int }
+    passing(|| unsafe { libc::syscall(libc::SYS_ftruncate, fd, len) as c_int })
 }
 
 #[unsafe(no_mangle)]
@@ -73,7 +75,7 @@ unsafe extern "C-unwind" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
 unsafe extern "C-unwind" fn fallocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int {
     changing(fd);
     // SAFETY: it has no memory.
-    unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, at, len) as c_int }
+    passing(|| unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, at, len) as c_int })
 }
 
 #[unsafe(no_mangle)]

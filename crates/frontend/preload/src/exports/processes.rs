@@ -1,6 +1,9 @@
-//! Children that run another program. fork(2) tells the library by handlers of its own.
+//! Children that run another program, and threads. fork(2) tells the library by handlers of its
+//! own.
 
+use crate::below::guard::{inside, spawning};
 use crate::below::real;
+use crate::escapes;
 use crate::state::process::{before_exec, share_all};
 use libc::{c_char, c_int};
 use std::ffi::c_void;
@@ -18,7 +21,9 @@ unsafe extern "C-unwind" fn posix_spawn(
 ) -> c_int {
     passed_on(actions);
     // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawn(pid, path, actions, attributes, arguments, environment) }
+    spawning(|| unsafe {
+        real::posix_spawn(pid, path, actions, attributes, arguments, environment)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -32,7 +37,9 @@ unsafe extern "C-unwind" fn posix_spawnp(
 ) -> c_int {
     passed_on(actions);
     // SAFETY: the caller's arguments.
-    unsafe { real::posix_spawnp(pid, file, actions, attributes, arguments, environment) }
+    spawning(|| unsafe {
+        real::posix_spawnp(pid, file, actions, attributes, arguments, environment)
+    })
 }
 
 /// With actions a child may get any descriptor under another number.
@@ -47,14 +54,48 @@ fn passed_on(actions: *const c_void) {
 unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
     before_exec();
     // SAFETY: the caller's argument.
-    unsafe { real::system(command) }
+    spawning(|| unsafe { real::system(command) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     before_exec();
     // SAFETY: the caller's arguments.
-    unsafe { real::popen(command, mode) }
+    spawning(|| unsafe { real::popen(command, mode) })
+}
+
+/// What a new thread does.
+struct Start {
+    start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+}
+
+/// A thread whose calls are counted, if those of others are.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_create(
+    thread: *mut c_void,
+    attributes: *const c_void,
+    start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    let counted = match escapes::are_counted() {
+        true => inside(|| Some(Box::into_raw(Box::new(Start { start, argument })))),
+        false => None,
+    };
+    let (start, argument) = match counted {
+        Some(counted) => (counts as *const c_void, counted.cast()),
+        None => (start as *const c_void, argument),
+    };
+    // SAFETY: the caller's arguments, or a function and what it is for.
+    unsafe { real::pthread_create(thread, attributes, start, argument) }
+}
+
+extern "C-unwind" fn counts(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `pthread_create` has made it for this thread alone.
+    let start = inside(|| Some(*unsafe { Box::from_raw(start.cast::<Start>()) }));
+    let Some(Start { start, argument }) = start else { return std::ptr::null_mut() };
+    escapes::begin_thread();
+    start(argument)
 }
 
 /// The C library's vfork.

@@ -4,7 +4,8 @@ use super::inode::is_marked;
 use super::{pace, registry, table};
 use crate::below::guard::{inside, is_inside, switch_off};
 use crate::below::heap::HEAP;
-use std::ffi::CStr;
+use crate::{escapes, streams};
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The mount's own side: the daemon, and all commands.
@@ -12,7 +13,7 @@ const OWN_SIDE: &str = "siftfs";
 
 /// Programs that are let alone: those that the system needs to start and end, and those that look
 /// into others. Names that begin so.
-const LET_ALONE: [&str; 17] = [
+const LET_ALONE: [&str; 18] = [
     "mount",
     "umount",
     "fsck",
@@ -30,6 +31,7 @@ const LET_ALONE: [&str; 17] = [
     "perf",
     "valgrind",
     "memcheck",
+    "qemu",
 ];
 
 static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -45,7 +47,7 @@ pub fn is_own() -> bool {
 }
 
 /// Before `main`.
-pub fn begin() {
+pub fn begin(hooks: [*const c_void; streams::ALL.len()]) {
     inside(|| {
         PROCESS.store(now(), Ordering::Relaxed);
         if is_let_alone() {
@@ -62,9 +64,15 @@ pub fn begin() {
             unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
         if set != 0 {
             switch_off();
+        } else if variable(c"SIFTFS_ACCEL_STREAMS") != Some(b"off") {
+            streams::begin(hooks);
         }
         Some(())
     });
+    // Outside, where calls may be forbidden when it is done.
+    if let Some(path) = variable(c"SIFTFS_ACCEL_ESCAPES").filter(|_| !is_inside()) {
+        escapes::begin(path, streams::replaced());
+    }
 }
 
 fn variable(name: &CStr) -> Option<&'static [u8]> {
@@ -75,7 +83,9 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
 }
 
 fn is_let_alone() -> bool {
-    if variable(c"SIFTFS_ACCEL") == Some(b"off") {
+    // SAFETY: it reads what the kernel has told the process.
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if privileged || variable(c"SIFTFS_ACCEL") == Some(b"off") {
         return true;
     }
     let Ok(path) = rustix::fs::readlink("/proc/self/exe", Vec::new()) else { return true };
@@ -109,6 +119,7 @@ extern "C" fn after_fork() {
 /// Nothing is inherited. The descriptors that the parent has opened are the kernel's here.
 extern "C" fn in_child() {
     PROCESS.store(now(), Ordering::Relaxed);
+    escapes::begin_child();
     // The session is the parent's.
     table::clear(|own, mark| {
         if is_marked(own, mark) {
@@ -132,7 +143,8 @@ extern "C" fn in_child() {
 pub fn before_exec() {
     for fd in table::tagged().filter(|fd| table::tag(*fd) != table::OWN) {
         // SAFETY: it asks for flags alone.
-        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) };
+        let ask = || unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD, 0) };
+        let flags = escapes::passing(ask);
         if flags & i64::from(libc::FD_CLOEXEC) == 0 {
             table::share(fd);
         }

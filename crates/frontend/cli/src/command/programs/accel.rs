@@ -1,9 +1,11 @@
 //! `siftfs accel`: this process becomes another program, with the library that catches its calls.
 
+use super::{escapes, loaded};
 use crate::options::args::Accel;
 use crate::show::failure::{Failure, Outcome};
+use crate::show::output;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::process::Command;
 
 const LIBRARY: &str = "libsiftfs_preload.so";
 const PRELOAD: &str = "LD_PRELOAD";
+const STREAMS: &str = "SIFTFS_ACCEL_STREAMS";
 /// Where this program was built to be installed, if that was said.
 const LIBDIR: Option<&str> = option_env!("SIFTFS_LIBDIR");
 /// As env(1) and shells have them.
@@ -25,7 +28,22 @@ pub fn accel(a: &Accel) -> Outcome {
     let exe = std::env::current_exe().map_err(|e| Failure::plain(format!("own path: {e}")))?;
     let library = find(&exe)?;
     let preload = preloaded(&library, std::env::var_os(PRELOAD).as_deref())?;
-    let error = Command::new(program).args(arguments).env(PRELOAD, preload).exec();
+    let mut command = Command::new(program);
+    command.args(arguments).env(PRELOAD, preload);
+    if a.no_streams {
+        command.env(STREAMS, "off");
+    }
+    let told = loaded::why_not(Path::new(program)).filter(|_| std::io::stderr().is_terminal());
+    if let Some(why) = told {
+        output::complain(Failure::about(Path::new(program), why).message);
+    }
+    let error = match a.count_escapes {
+        true => match escapes::counted(&mut command) {
+            Ok(code) => return Ok(code),
+            Err(e) => e,
+        },
+        false => command.exec(),
+    };
     let code = if error.kind() == ErrorKind::NotFound { NO_PROGRAM } else { NOT_RUN };
     Err(Failure::about(Path::new(program), error).with_code(code))
 }

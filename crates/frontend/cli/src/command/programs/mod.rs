@@ -2,3 +2,5 @@
 
 pub mod accel;
 pub mod bench;
+mod escapes;
+mod loaded;

@@ -22,6 +22,8 @@ static uint64_t state;
 /* Without other processes, and without what only the kernel does. */
 static int calm;
 static int fds[FDS];
+/* The stream of a descriptor, if it has one. */
+static FILE *streams[FDS];
 static char *own;
 static char buffer[20000], other[20000];
 
@@ -84,13 +86,95 @@ static int split(size_t len) {
     return count;
 }
 
+/* A stream is closed with its descriptor. */
+static void shut(int slot) {
+    if (streams[slot])
+        say("fclose", slot, fclose(streams[slot]));
+    else if (fds[slot] >= 0)
+        say("close", slot, close(fds[slot]));
+    fds[slot] = -1, streams[slot] = NULL;
+}
+
+static void says_stream(const char *what, int slot) {
+    if (streams[slot])
+        fds[slot] = fileno(streams[slot]);
+    printf("%s %d: %d %s\n", what, slot, streams[slot] != NULL, streams[slot] ? "" : strerror(errno));
+    if (streams[slot] && below(3) == 0)
+        say("setvbuf", slot, setvbuf(streams[slot], NULL, below(2) ? _IOFBF : _IONBF, 64 + below(3000)));
+}
+
+/* A stream, by a name or by a descriptor that there is. */
+static void streams_open(int slot) {
+    static const char *const modes[] = {"r+", "r+", "w+", "a+", "a", "r", "re"};
+    const char *mode = modes[below(sizeof modes / sizeof *modes)];
+    char name[3] = {'f', (char)('0' + below(FILES)), 0};
+    if (fds[slot] >= 0 && below(2)) {
+        int flags = fcntl(fds[slot], F_GETFL), how = flags & O_ACCMODE, appends = flags & O_APPEND;
+        streams[slot] = fdopen(fds[slot], how == O_RDONLY ? "r" : appends ? (how == O_WRONLY ? "a" : "a+") : how == O_WRONLY ? "w" : "r+");
+        return says_stream("fdopen", slot);
+    }
+    shut(slot);
+    streams[slot] = fopen(name, mode);
+    says_stream(mode, slot);
+}
+
+/* Calls of the C library's streams. Between reading and writing there is a seek, as the standard wants it. */
+static void flows(int slot) {
+    FILE *stream = streams[slot];
+    size_t len = length();
+    if (!stream)
+        return streams_open(slot);
+    clearerr(stream);
+    switch (below(14)) {
+    case 0:
+    case 1:
+    case 2:
+        say("fseek", slot, fseek(stream, 0, SEEK_CUR));
+        fill(len);
+        say("fwrite", slot, (long)fwrite(buffer, 1, len, stream));
+        if (below(2))
+            say("fflush", slot, fflush(stream));
+        if (below(2))
+            say("fsync", slot, fsync(fileno(stream)));
+        break;
+    case 3:
+        say("fseek", slot, fseek(stream, 0, SEEK_CUR));
+        say("fprintf", slot, fprintf(stream, "%d and %s\n", slot, "more"));
+        break;
+    case 4:
+    case 5:
+        say("fseek", slot, fseek(stream, 0, SEEK_CUR));
+        memset(buffer, 0, len);
+        say_read("fread", slot, (long)fread(buffer, 1, len, stream));
+        break;
+    case 6:
+        say("fseek", slot, fseek(stream, 0, SEEK_CUR));
+        memset(buffer, 0, 100);
+        printf("fgets %d: %d %08x\n", slot, fgets(buffer, 90, stream) != NULL, hash(buffer, 100));
+        say("getc", slot, getc(stream));
+        break;
+    case 7: say("fseek", slot, fseek(stream, place(), SEEK_SET)); break;
+    case 8: say("fseek", slot, fseek(stream, -(long)below(300), SEEK_END)); break;
+    case 9: say("ftell", slot, ftell(stream)), say("fflush", slot, fflush(stream)); break;
+    case 10: say("fflush", slot, fflush(stream)); break;
+    case 11: say("dprintf", slot, dprintf(fileno(stream), "by number %d\n", slot)); break;
+    case 12: {
+        char name[3] = {'f', (char)('0' + below(FILES)), 0};
+        streams[slot] = freopen(name, below(2) ? "r+" : "a", stream);
+        if (!streams[slot])
+            fds[slot] = -1;
+        return says_stream("freopen", slot);
+    }
+    default: shut(slot);
+    }
+}
+
 static void opens(int slot) {
     static const int flags[] = {O_RDWR, O_RDWR, O_RDWR, O_RDWR | O_APPEND, O_WRONLY | O_APPEND, O_WRONLY, O_RDONLY,
                                 O_RDWR | O_TRUNC, O_RDWR | O_DSYNC};
     char name[3] = {'f', (char)('0' + below(FILES)), 0};
     int how = flags[below(sizeof flags / sizeof *flags - (unsigned)calm)];
-    if (fds[slot] >= 0)
-        say("close", slot, close(fds[slot]));
+    shut(slot);
     fds[slot] = below(3) ? open(name, how | O_CREAT | O_CLOEXEC, 0644) : openat(AT_FDCWD, name, how | O_CREAT, 0644);
     printf("open %d: %s %x %d\n", slot, name, how, fds[slot] >= 0);
 }
@@ -158,8 +242,7 @@ static void copies(int slot, int fd) {
         say("dup2", to, dup2(fd, fds[to]) == fds[to]);
         return;
     }
-    if (fds[to] >= 0)
-        say("close", to, close(fds[to]));
+    shut(to);
     fds[to] = below(2) ? dup(fd) : fcntl(fd, F_DUPFD_CLOEXEC, 20);
     printf("dup %d to %d: %d\n", slot, to, fds[to] >= 0);
 }
@@ -273,7 +356,9 @@ int main(int count, char **words) {
         int slot = (int)below(FDS), fd = fds[slot];
         uint32_t what = below(calm ? 908 : 1000);
         errno = 4711;
-        if (fd < 0 && what % 16)
+        if (below(5) == 0)
+            flows(slot);
+        else if (fd < 0 && what % 16)
             opens(slot);
         else if (what < 2)
             opens(slot);
@@ -301,8 +386,8 @@ int main(int count, char **words) {
             children(slot, fd);
         else if (what < 997)
             passes(slot, fd);
-        else if (fd >= 0)
-            say("close", slot, close(fd)), fds[slot] = -1;
+        else
+            shut(slot);
     }
     fflush(stdout);
     return 0;
