@@ -12,6 +12,7 @@ pub use device::server::{OpenMedia, Server, ServerOptions};
 pub use link::connect::{Connector, Dial};
 pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;
+pub use siftfs_registry::LogsPlace;
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
 pub use options::{

@@ -29,7 +29,7 @@ mod session;
 mod table;
 mod vouched;
 
-pub use counters::Counts;
+pub use counters::{Counts, Program};
 pub use grantor::Grantor;
 pub use siftfs_lease::{LogShape, Token};
 pub use siftfs_registry::RegisteredLease;
@@ -104,6 +104,9 @@ pub trait Logs: Send + Sync {
 pub trait LogFile: Send {
     /// What its program gets: an open file that is this log alone, and what the log is.
     fn passed(&self) -> (BorrowedFd<'_>, LogShape);
+
+    /// How a batch becomes durable, and whether that outlives a power cut, for people.
+    fn promise(&self) -> &str;
 
     /// Records of this lease count from now on. False: there are too many leases already.
     ///

@@ -33,7 +33,10 @@ fn answers() -> impl Strategy<Value = Answer> {
         (held(), any::<u64>(), any::<i64>(), any::<u64>())
             .prop_map(|(held, size, mtime, ino)| Answer::Leased { held, size, mtime, ino }),
         proptest::collection::vec(any::<u8>(), 0..100).prop_map(Answer::Data),
-        any::<(u64, u64)>().prop_map(|(len, key)| Answer::Log(LogShape { len, key })),
+        (any::<(u64, u64)>(), 0u32..3).prop_map(|((len, key), medium)| {
+            let medium = crate::LogMedium::of(medium).unwrap();
+            Answer::Log(LogShape { len, key, medium })
+        }),
         Just(Answer::Done),
         Just(Answer::Ended),
         any::<i32>().prop_map(Answer::Failed),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Left, MOST_LEASES, RegisteredLease};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const VOLUME: [u8; 16] = *b"volume-uuid-0001";
@@ -43,7 +43,7 @@ fn what_the_daemon_wrote_is_found_again() {
     assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o7777, 0o700);
     let mut first = made.new_log(own()).unwrap();
     let second = made.new_log(own()).unwrap();
-    assert_ne!((first.number(), first.key()), (second.number(), second.key()));
+    assert_ne!((first.number(), first.shape().key), (second.number(), second.shape().key));
     for path in files(&dir) {
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600, "{}", path.display());
     }
@@ -55,14 +55,14 @@ fn what_the_daemon_wrote_is_found_again() {
     first.end(&[1, 2, 3, 5000]).unwrap();
     first.begin(4096).unwrap();
     first.begin(4096).unwrap();
-    let (number, key) = (first.number(), first.key());
+    let (number, shape) = (first.number(), first.shape());
     second.remove().unwrap();
     drop(first);
 
     let left = Left::open(made.name(), VOLUME).unwrap();
     let [log] = left.logs() else { panic!("one log is left") };
-    assert_eq!((log.number(), log.key(), log.begin()), (number, key, 4096));
-    assert_eq!(log.len(), LOG_BYTES);
+    assert_eq!((log.number(), log.shape(), log.begin()), (number, shape, 4096));
+    assert_eq!((shape.len, shape.medium), (LOG_BYTES, LogMedium::File));
     assert!(log.counts() && left.file(log).is_ok() && left.may_be_written());
     assert_eq!(log.lease(4, 4), Some(&lease(4)));
     assert_eq!([log.lease(3, 3), log.lease(5, 4), log.lease(1000, 1000)], [None; 3]);

@@ -15,6 +15,7 @@ pub(crate) fn entry(leases: u64) -> LogEntry {
         number: 17,
         key: 0x0102_0304_0506_0708,
         len: 8 << 20,
+        medium: LogMedium::File,
         begin: 12 << 20,
         process: Process { id: 4711, started: 815, boot: *b"boot-id-of-16-by", namespace: 77 },
         leases: (1..=leases).map(lease).collect(),
@@ -51,7 +52,7 @@ fn every_byte_counts() {
 
 #[test]
 fn other_versions_and_places_are_refused() {
-    let newer = resealed(row(2).encode(PLACE), 8, &2u32.to_le_bytes());
+    let newer = resealed(row(2).encode(PLACE), 8, &3u32.to_le_bytes());
     assert!(matches!(Row::decode(&newer, PLACE), Err(Error::Incompatible(_))));
     let others = [Place { row: 4, ..PLACE }, Place { registry: [1; 16], ..PLACE }];
     for other in others {
