@@ -12,7 +12,6 @@ pub use device::server::{OpenMedia, Server, ServerOptions};
 pub use link::connect::{Connector, Dial};
 pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;
-pub use siftfs_registry::LogsPlace;
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
 pub use options::{
@@ -21,6 +20,7 @@ pub use options::{
 };
 pub use siftfs_device::BytePlace;
 pub use siftfs_log::JournalData;
+pub use siftfs_registry::LogsPlace;
 pub use siftfs_runtime::{Compact, Group};
 pub use siftfs_service::{MIN_MEMORY, ReplayMode};
 pub use siftfs_transport::{Address, Listener, TransportOptions};

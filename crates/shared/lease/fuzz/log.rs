@@ -2,9 +2,7 @@
 //! day (`tests/log.rs`).
 
 use siftfs_base::{checksum, crc32c};
-use siftfs_lease::{
-    Batches, FULL, Held, LogMedium, LogShape, Logged, MOST_BYTES, Scanned, scan,
-};
+use siftfs_lease::{Batches, FULL, Held, LogMedium, LogShape, Logged, MOST_BYTES, Scanned, scan};
 
 /// The length of logs whose writer is the library's: the shortest whole mebibytes that it takes.
 const LEN: u64 = 3 << 20;

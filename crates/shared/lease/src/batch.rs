@@ -370,7 +370,9 @@ fn later(
                 }
                 claimed += len as u64;
                 if claimed > shape.len {
-                    return Ok(Some(format!("behind its end at {end} batches lie over each other")));
+                    return Ok(Some(format!(
+                        "behind its end at {end} batches lie over each other"
+                    )));
                 }
             }
             at = at.saturating_add(unit.len() as u64);

@@ -99,7 +99,7 @@ fn another_version_is_refused_before_anything_else_is_looked_at() {
     packet[0] = 1;
     packet[4] = 99;
     let error = Ask::decode(&packet).unwrap_err().to_string();
-    assert!(error.contains("version 1 instead of 2"), "{error}");
+    assert!(error.contains("version 1 instead of 3"), "{error}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Shared {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn draw(&self) -> Result<(Turns, u64)> {
+    pub(crate) fn draw(&self) -> Result<(Turns, u64)> {
         let mut rows = self.rows();
         let row = match rows.free.pop() {
             Some(row) => row,

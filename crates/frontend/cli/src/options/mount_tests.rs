@@ -1,6 +1,6 @@
 use super::*;
-use siftfs_fuse::Requests;
 use crate::options::parsed::FileLogs;
+use siftfs_fuse::Requests;
 use siftfs_placement::{LogsPlace, TransportOptions};
 use std::time::Duration;
 
