@@ -30,7 +30,7 @@ fn run(stage: &Stage<'_>, plan: &Plan<'_>, fronts: usize, bytes: usize) -> Resul
     let mut programs = Vec::new();
     for number in 0..fronts {
         let file = stage.file(System::Sift, number);
-        let job = Job { file, op: Op::RandWrite, bytes, sync: false, time };
+        let job = Job { file, op: Op::RandWrite, bytes, sync: false, raw: false, time };
         let mut command = job.command(stage.before(System::Sift))?;
         programs.push(command.stdout(Stdio::null()).spawn().map_err(failed("a job"))?);
     }

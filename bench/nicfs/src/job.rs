@@ -3,6 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use siftfs_base::Rng;
+use siftfs_device::LogMemory;
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Failed, Result, failed};
 use std::fs::{File, OpenOptions};
@@ -70,6 +71,9 @@ pub struct Job {
     /// Each write is followed by fdatasync(2)
     #[arg(long)]
     pub sync: bool,
+    /// Writes are stores to the mapped file, and the write-back of their cache lines
+    #[arg(long)]
+    pub raw: bool,
     /// For how long, in milliseconds
     #[arg(long)]
     pub time: u64,
@@ -99,7 +103,7 @@ impl Job {
         let op = self.op.to_possible_value().expect("every operation has a name");
         command.arg("work").arg(&self.file).args(["--op", op.get_name()]);
         command.args(["--bytes", &self.bytes.to_string(), "--time", &self.time.to_string()]);
-        command.args(self.sync.then_some("--sync"));
+        command.args(self.sync.then_some("--sync")).args(self.raw.then_some("--raw"));
         command.env("SIFTFS_ACCEL", "eager");
         Ok(command)
     }
@@ -127,13 +131,19 @@ impl Job {
         let (mut fresh, mut buf) = (vec![0; POOL], vec![0; self.bytes]);
         refresh(&mut fresh);
         let mut rng = Rng::new(std::process::id().into());
+        let raw = self.raw.then(|| LogMemory::volatile(file, FILE as usize));
+        let raw = raw.transpose().map_err(std::io::Error::other)?;
         let mut one = |n: u64, sync: bool| {
             let place = if self.op.is_random() { rng.below(places) } else { n % places };
             let at = place * self.bytes as u64;
             match self.op.writes() {
                 true => {
                     let from = rng.below((POOL - self.bytes) as u64) as usize;
-                    file.write_all_at(&fresh[from..from + self.bytes], at)?;
+                    let bytes = &fresh[from..from + self.bytes];
+                    match &raw {
+                        Some(memory) => return memory.persist(at as usize, bytes),
+                        None => file.write_all_at(bytes, at)?,
+                    }
                 }
                 false => file.read_exact_at(&mut buf, at)?,
             }

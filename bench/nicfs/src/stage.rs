@@ -22,6 +22,8 @@ pub enum System {
     Sift,
     /// The kernel's ext4.
     Ext4,
+    /// No file system: the memory itself.
+    Raw,
 }
 
 /// Both systems.
@@ -52,7 +54,7 @@ impl<'a> Stage<'a> {
         let (ext4, _) = siftfs_rig::ext4::directory(place, EXT4)?;
         fs::create_dir(&ext4).map_err(failed(ext4.display()))?;
         let stage = Self { plan, volume, ext4, accel };
-        for system in [System::Sift, System::Ext4] {
+        for system in [System::Sift, System::Ext4, System::Raw] {
             (0..files).try_for_each(|number| fill(&stage.file(system, number)))?;
         }
         Ok(stage)
@@ -60,18 +62,19 @@ impl<'a> Stage<'a> {
 
     /// The file of this number on a system.
     pub fn file(&self, system: System, number: usize) -> PathBuf {
-        let dir = match system {
-            System::Sift => &self.volume.dir,
-            System::Ext4 => &self.ext4,
-        };
-        dir.join(format!("file-{number}"))
+        let name = format!("file-{number}");
+        match system {
+            System::Sift => self.volume.dir.join(name),
+            System::Ext4 => self.ext4.join(name),
+            System::Raw => self.plan.place.path(&name),
+        }
     }
 
     /// How a job's program is started there.
     pub fn before(&self, system: System) -> &[String] {
         match system {
             System::Sift => &self.accel,
-            System::Ext4 => &[],
+            System::Ext4 | System::Raw => &[],
         }
     }
 
@@ -89,6 +92,7 @@ impl<'a> Stage<'a> {
     pub fn settle(&self, system: System) -> Result<()> {
         match system {
             System::Sift => self.volume.siftfs(&["checkpoint", arg(&self.volume.dir)?]).map(drop),
+            System::Raw => Ok(()),
             System::Ext4 => {
                 let dir = File::open(&self.ext4).map_err(failed(self.ext4.display()))?;
                 rustix::fs::syncfs(&dir).map_err(|e| failed(self.ext4.display())(e.into()))

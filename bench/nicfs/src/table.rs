@@ -22,13 +22,14 @@ fn name((system, sync): Side) -> &'static str {
         (System::Sift, true) => "SiftFS, fsync",
         (System::Ext4, false) => "ext4",
         (System::Ext4, true) => "ext4, fsync",
+        (System::Raw, _) => "raw memory",
     }
 }
 
 /// What a durable write of ours is compared with, and a read: both with ext4 durable and not.
 fn sides(op: Op) -> &'static [Side] {
     match op.writes() {
-        true => &[SIFT, (System::Sift, true), EXT4, EXT4_DURABLE],
+        true => &[SIFT, (System::Sift, true), EXT4, EXT4_DURABLE, (System::Raw, true)],
         false => &[SIFT, EXT4],
     }
 }
@@ -61,8 +62,10 @@ pub fn measure(plan: &Plan<'_>, figure: &Figure) -> Result<Output> {
                 let (system, sync) = side;
                 let file = stage.file(system, 0);
                 let time = plan.time.as_millis() as u64;
+                let raw = system == System::Raw;
+                let job = Job { file, op, bytes, sync: sync && !raw, raw, time };
                 stage.settle(system)?;
-                let Done { rate, p50 } = stage.run(system, &Job { file, op, bytes, sync, time })?;
+                let Done { rate, p50 } = stage.run(system, &job)?;
                 let cell = cells.entry((bytes, op, side)).or_default();
                 cell.rates.push(rate);
                 cell.p50.push(p50);
@@ -110,8 +113,8 @@ fn text(cells: &Cells, figure: &Figure) -> String {
         "designed for: {writes} to ext4 where both are durable, {reads} in reads\n{}\nwhat differs: a \
          program's library and a daemon here, on the same processors and in ordinary memory whose cache \
          lines are written back; Optane memory and a SmartNIC there. A write of NICFS's is durable: it is \
-         \"SiftFS, fsync\" here. The paper does not say whether ext4 was synced. Its ext4-DAX and raw \
-         memory need persistent memory",
+         \"SiftFS, fsync\" here. The paper does not say whether ext4 was synced. Raw \
+         memory is a mapped file in memory here; the paper's ext4-DAX needs persistent memory",
         figure.paper
     );
     t

@@ -83,6 +83,10 @@ impl LogPlace<'_> {
         };
         // On a read-only mount no program writes.
         if !read_only {
+            if place.volatile {
+                let dir = place.dir.display();
+                tracing::warn!(%dir, "a power cut loses what programs sync: their logs are volatile");
+            }
             let made = self.registry.directory(place.clone());
             made.map_err(|e| io::Error::other(format!("private_logs: {e}")))?;
         }
