@@ -31,7 +31,7 @@ fn run(stage: &Stage<'_>, plan: &Plan<'_>, fronts: usize, bytes: usize) -> Resul
     for number in 0..fronts {
         let file = stage.file(System::Sift, number);
         let job = Job { file, op: Op::RandWrite, bytes, sync: false, raw: false, time };
-        let mut command = job.command(stage.before(System::Sift))?;
+        let mut command = stage.command(System::Sift, &job);
         programs.push(command.stdout(Stdio::null()).spawn().map_err(failed("a job"))?);
     }
     for mut program in programs {
@@ -40,9 +40,7 @@ fn run(stage: &Stage<'_>, plan: &Plan<'_>, fronts: usize, bytes: usize) -> Resul
             return Err(Failed(format!("a job ended: {status}")));
         }
     }
-    while stage.logs()?.sessions > 0 {
-        plan.place.go_on()?;
-    }
+    stage.ended()?;
     let took = start.elapsed().as_secs_f64();
     Ok((stage.logs()?.bytes - before) as f64 / took)
 }

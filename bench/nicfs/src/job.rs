@@ -8,7 +8,7 @@ use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Failed, Result, failed};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -89,23 +89,22 @@ pub struct Done {
 }
 
 impl Job {
-    /// The command that does it, behind `before` if that is not empty.
-    pub fn command(&self, before: &[String]) -> Result<Command> {
-        let own = std::env::current_exe().map_err(failed("own path"))?;
+    /// The command that has `worker` do it, behind `before` if that is not empty.
+    pub fn command(&self, before: &[String], worker: &Path) -> Command {
         let mut command = match before.split_first() {
             Some((program, rest)) => {
                 let mut command = Command::new(program);
-                command.args(rest).arg(own);
+                command.args(rest).arg(worker);
                 command
             }
-            None => Command::new(own),
+            None => Command::new(worker),
         };
         let op = self.op.to_possible_value().expect("every operation has a name");
         command.arg("work").arg(&self.file).args(["--op", op.get_name()]);
         command.args(["--bytes", &self.bytes.to_string(), "--time", &self.time.to_string()]);
         command.args(self.sync.then_some("--sync")).args(self.raw.then_some("--raw"));
         command.env("SIFTFS_ACCEL", "eager");
-        Ok(command)
+        command
     }
 
     /// Reads what a command of [`Job::command`] printed.

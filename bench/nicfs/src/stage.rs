@@ -9,6 +9,7 @@ use siftfs_status::PrivateLogs;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Size of the volume.
 const VOLUME: &str = "1G";
@@ -33,13 +34,18 @@ pub struct Stage<'a> {
     ext4: PathBuf,
     /// What starts a program with the library.
     accel: Vec<String>,
+    /// This program under a name that the library does not let alone.
+    worker: PathBuf,
 }
 
 impl<'a> Stage<'a> {
     /// Makes both, with this number of files in each.
     pub fn new(plan: &'a Plan<'a>, files: usize) -> Result<Self> {
         let place = plan.place;
-        let program = std::env::current_exe().map_err(failed("own path"))?.with_file_name("siftfs");
+        let own = std::env::current_exe().map_err(failed("own path"))?;
+        let worker = place.path("worker");
+        fs::copy(&own, &worker).map_err(failed(worker.display()))?;
+        let program = own.with_file_name("siftfs");
         let (image, dir) = (place.path("volume.sift"), place.mount_point("sift")?);
         let accel = vec![arg(&program)?.to_owned(), "accel".into(), "--".into()];
         let volume = Volume { program, image, dir };
@@ -53,7 +59,7 @@ impl<'a> Stage<'a> {
         volume.mount_with(&["-o", options.trim_end_matches(',')])?;
         let (ext4, _) = siftfs_rig::ext4::directory(place, EXT4)?;
         fs::create_dir(&ext4).map_err(failed(ext4.display()))?;
-        let stage = Self { plan, volume, ext4, accel };
+        let stage = Self { plan, volume, ext4, accel, worker };
         for system in [System::Sift, System::Ext4, System::Raw] {
             (0..files).try_for_each(|number| fill(&stage.file(system, number)))?;
         }
@@ -70,22 +76,39 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// How a job's program is started there.
-    pub fn before(&self, system: System) -> &[String] {
-        match system {
-            System::Sift => &self.accel,
+    /// The command that does a job there.
+    pub fn command(&self, system: System, job: &Job) -> Command {
+        let before = match system {
+            System::Sift => self.accel.as_slice(),
             System::Ext4 | System::Raw => &[],
-        }
+        };
+        job.command(before, &self.worker)
     }
 
     /// Runs one job by one program.
     pub fn run(&self, system: System, job: &Job) -> Result<Done> {
         self.plan.place.go_on()?;
-        let output = job.command(self.before(system))?.output().map_err(failed("a job"))?;
+        let logged = self.logs()?.records;
+        let output = self.command(system, job).output().map_err(failed("a job"))?;
         if !output.status.success() {
             return Err(Failed(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
+        if system == System::Sift && job.op.writes() {
+            self.ended()?;
+            // What the program has left in its memory is taken in by now.
+            if self.logs()?.records == logged {
+                return Err(Failed("a program had no private log".into()));
+            }
+        }
         Job::done(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    /// Waits until no program has a session.
+    pub fn ended(&self) -> Result<()> {
+        while self.logs()?.sessions > 0 {
+            self.plan.place.go_on()?;
+        }
+        Ok(())
     }
 
     /// Everything is in its place, so that the next job does not pay for the one before.
