@@ -81,6 +81,7 @@ test-guest:
 	scripts/install-deps.sh guest
 	$(CARGO) build --release --locked -p siftfs-cli
 	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
+	$(CARGO) build --release --locked -p siftfs-preload --lib --example append_synced
 	testing/guest/run.sh "$(BUILT)" $(GUEST)
 
 # Host and device processes killed under load, for as long as one likes.
@@ -105,7 +106,7 @@ test-apps:
 bench:
 	scripts/install-deps.sh bench
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-nicfs-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, and logs that

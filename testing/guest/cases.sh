@@ -188,6 +188,42 @@ END
     debugfs -R 'cat log' "$state/disk" 2>/dev/null | cmp - <(seq 0 150 | sed 's/^/line /')
 }
 
+# A program that knows nothing of private logs, with its log in such memory: it appends lines and syncs each; all that were
+# acknowledged are there after the power went, by a recovery that takes the log in.
+
+log_on_an_nvdimm() { byte_log pmem0 'MAP_SYNC, cl[a-z]* and sfence'; }
+log_on_virtio_pmem() { byte_log pmem1 'DAX without MAP_SYNC, msync'; }
+
+byte_log() { # NAME-OF-DEVICE PROMISE
+    power_cut 'acknowledged 300' <<END
+mkfs.ext4 -q -b 4096 /dev/$1
+mkdir /pm
+mount -t ext4 -o dax=always /dev/$1 /pm
+siftfs mkfs /dev/vda
+siftfs mount -o write_cache=writethrough,private_logs=/pm/logs /dev/vda /mnt
+export SIFTFS_ACCEL=eager
+siftfs accel -- append_synced /mnt/log 301 | while read -r line; do
+    [ "\$line" != 'acknowledged 150' ] || siftfs status /mnt
+    echo "\$line"
+done
+END
+    printed "1 by byte: persistent: $2"
+    guest <<END
+mkdir /pm
+mount -t ext4 -o dax=always /dev/$1 /pm
+siftfs recover /dev/vda
+siftfs mount /dev/vda /mnt
+echo "lines \$(grep -c line /mnt/log), last \$(tail -n1 /mnt/log)"
+siftfs umount /mnt
+siftfs fsck /dev/vda
+[ -z "\$(ls /pm/logs)" ]
+END
+    printed ': 1 logs of programs taken in: [0-9]* records of [1-9][0-9]* batches'
+    printed '^lines 301, last line 300$'
+    e2fsck -fn "$state/disk"
+    debugfs -R 'cat log' "$state/disk" 2>/dev/null | cmp - <(seq 0 300 | sed 's/^/line /')
+}
+
 # Figure 5's operations, each with its fsync, on F2FS and on a volume with a record area: after the power went, both have the
 # same files, all that were made and none that were removed.
 f2fs_has_the_same_files() {

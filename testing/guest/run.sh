@@ -23,9 +23,11 @@ cases=(
     'area_on_a_pmr:                 disk pmr'
     'area_on_an_nvdimm:             disk nvdimm'
     'area_on_virtio_pmem:           disk nvdimm pmem'
+    'log_on_an_nvdimm:              disk nvdimm'
+    'log_on_virtio_pmem:            disk nvdimm pmem'
     'f2fs_has_the_same_files:       disk second pmr'
 )
-programs=(siftfs examples/byte_medium)
+programs=(siftfs libsiftfs_preload.so examples/byte_medium examples/append_synced)
 
 [ $# -ge 1 ] || { echo "usage: run.sh BUILT [NAME...]" >&2; exit 2; }
 built=$(cd "$1" && pwd) || exit 1

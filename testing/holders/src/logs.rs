@@ -2,10 +2,11 @@
 
 use siftfs_base::{Result, errno};
 use siftfs_grantor::{LogFile, LogShape, Logs, RegisteredLease};
-use siftfs_lease::{LOG_BYTES, Logged, Scanned, scan};
+use siftfs_lease::{LOG_BYTES, LogMedium, Logged, Scanned, scan};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,13 +49,7 @@ pub struct TestLogs {
     registry: Arc<Registry>,
     dir: TempDir,
     made: AtomicU64,
-}
-
-impl Default for TestLogs {
-    fn default() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        Self { registry: Arc::default(), dir, made: AtomicU64::new(0) }
-    }
+    medium: LogMedium,
 }
 
 struct TestLog {
@@ -71,7 +66,7 @@ impl Logs for TestLogs {
         let file = File::options().read(true).write(true).create_new(true).open(&path);
         let file = file.expect("a file");
         file.set_len(LOG_BYTES).expect("space");
-        let shape = LogShape { len: LOG_BYTES, key: 1000 + number };
+        let shape = LogShape { len: LOG_BYTES, key: 1000 + number, medium: self.medium };
         let row = Row { path, shape, leases: Vec::new(), begin: 0 };
         self.registry.rows.lock().unwrap_or_else(PoisonError::into_inner).insert(number, row);
         Ok(Box::new(TestLog { registry: self.registry.clone(), number, shape, file }))
@@ -81,6 +76,10 @@ impl Logs for TestLogs {
 impl LogFile for TestLog {
     fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
         (self.file.as_fd(), self.shape)
+    }
+
+    fn promise(&self) -> &str {
+        "what the test says"
     }
 
     fn register(&mut self, lease: RegisteredLease) -> Result<bool> {
@@ -100,7 +99,12 @@ impl LogFile for TestLog {
     }
 
     fn empty(&self) -> Result<()> {
-        self.file.set_len(0).map_err(|_| errno(libc::EIO))
+        let emptied = match self.shape.medium.is_mapped() {
+            // Its program would not survive another length.
+            true => self.file.write_all_at(&vec![0; LOG_BYTES as usize], 0),
+            false => self.file.set_len(0),
+        };
+        emptied.map_err(|_| errno(libc::EIO))
     }
 
     fn remove(self: Box<Self>) -> Result<()> {
@@ -116,6 +120,12 @@ impl LogFile for TestLog {
 }
 
 impl TestLogs {
+    /// Those of new logs lie in this.
+    pub fn new(medium: LogMedium) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        Self { registry: Arc::default(), dir, made: AtomicU64::new(0), medium }
+    }
+
     /// From now on no row can be written, or they can be again.
     pub fn fail(&self, fails: bool) {
         self.registry.fails.store(fails, Ordering::SeqCst);

@@ -6,6 +6,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_base::{Clock, InodeNr, Result, SystemClock, Timestamp, errno};
 use siftfs_device::{Cut, Device, FaultDevice, Image};
 use siftfs_grantor::{Bounds, Grantor, Logs, Opens, Peer, Redeemed, Redeems, Token};
+use siftfs_lease::LogMedium;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Sessions, Threads, mkfs_on};
 use siftfs_proto::{
     Credentials, FileService, Holder, Identity, LeaseId, Limits, Opening, Owed, Reply, Request,
@@ -171,8 +172,8 @@ pub struct Setting {
     pub early: bool,
     /// No recall reaches the grantor.
     pub deaf: bool,
-    /// Programs get file logs.
-    pub file_logs: bool,
+    /// Programs get logs of their own, which lie in this.
+    pub logs: Option<LogMedium>,
     /// A file may be leased again soon, however often it was recalled.
     pub hasty: bool,
 }
@@ -181,8 +182,8 @@ impl Default for Setting {
     /// A volume of 64 MiB on which nothing ends by itself.
     fn default() -> Self {
         let bounds = Bounds { commit: EVER, unused: EVER, ..Bounds::default() };
-        let (early, deaf, file_logs, hasty) = (false, false, false, false);
-        Self { size: 64 << 20, bounds, said: None, early, deaf, file_logs, hasty }
+        let (early, deaf, logs, hasty) = (false, false, None, false);
+        Self { size: 64 << 20, bounds, said: None, early, deaf, logs, hasty }
     }
 }
 
@@ -210,7 +211,7 @@ impl World {
         let (sessions, kept) = (volume.sessions(), Arc::default());
         let Setting { said, early, deaf, .. } = setting;
         let opens = Arc::new(Opener { sessions, said, early, deaf, kept: Arc::clone(&kept) });
-        let logs = setting.file_logs.then(|| Arc::new(TestLogs::default()));
+        let logs = setting.logs.map(|medium| Arc::new(TestLogs::new(medium)));
         let given = logs.clone().map(|logs| logs as Arc<dyn Logs>);
         let grantor = Grantor::start(listener, opens, tokens.clone(), given, setting.bounds);
         Self { device, volume, grantor: Some(grantor.expect("a grantor")), tokens, kept, logs, dir }

@@ -3,13 +3,14 @@
 use siftfs_grantor::Bounds;
 use siftfs_holders::program::Program;
 use siftfs_holders::world::{Setting, World};
+use siftfs_lease::LogMedium;
 use siftfs_proto::{Reply, Request, SetAttr};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_siftfs-holders");
 
 fn world() -> World {
-    World::new(Setting { file_logs: true, ..Setting::default() })
+    World::new(Setting { logs: Some(LogMedium::File), ..Setting::default() })
 }
 
 /// A program whose lease the log is a way for.
@@ -139,7 +140,7 @@ fn an_older_log_undoes_nothing_of_a_sync_of_the_volume() {
 fn an_older_log_undoes_nothing_that_is_durable_by_age() {
     let commit = Duration::from_millis(100);
     let bounds = Bounds { commit, ..Setting::default().bounds };
-    let world = World::new(Setting { file_logs: true, bounds, ..Setting::default() });
+    let world = World::new(Setting { logs: Some(LogMedium::File), bounds, ..Setting::default() });
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = start(&world, f);

@@ -8,6 +8,7 @@ use siftfs_grantor::Bounds;
 use siftfs_holders::promised::{Counted, Versions};
 use siftfs_holders::user::User;
 use siftfs_holders::world::{Setting, World};
+use siftfs_lease::LogMedium;
 use siftfs_proto::{ROOT_INO, Request, SetAttr};
 use std::time::Duration;
 
@@ -45,11 +46,11 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, ages: bool) -> Self {
+    fn new(seed: u64, ages: bool, medium: LogMedium) -> Self {
         let usual = Setting::default();
         let commit = if ages { Duration::from_millis(50) } else { usual.bounds.commit };
         let bounds = Bounds { commit, ..usual.bounds };
-        let world = World::new(Setting { file_logs: true, hasty: true, bounds, ..usual });
+        let world = World::new(Setting { logs: Some(medium), hasty: true, bounds, ..usual });
         let user = world.user();
         user.make("n0", b"");
         let files: Vec<File> = (0..3)
@@ -305,11 +306,21 @@ fn number(name: &str, usual: u64) -> u64 {
 /// `SIFTFS_SEED` names the first seed, and `SIFTFS_SEEDS` how many there are; `SIFTFS_LONG=1` runs
 /// sixty. By every third one records age.
 #[test]
-fn whatever_was_promised_is_there() {
+fn whatever_was_promised_by_file_logs_is_there() {
+    histories(LogMedium::File);
+}
+
+/// The same with logs that the programs have mapped.
+#[test]
+fn whatever_was_promised_by_mapped_logs_is_there() {
+    histories(LogMedium::Volatile);
+}
+
+fn histories(medium: LogMedium) {
     let long = if std::env::var_os("SIFTFS_LONG").is_some() { 20 } else { 1 };
     let first = number("SIFTFS_SEED", 1);
     for seed in first..first + number("SIFTFS_SEEDS", 3 * long) {
-        let mut history = History::new(seed, seed % 3 == 0);
+        let mut history = History::new(seed, seed % 3 == 0, medium);
         for step in 0..800 {
             let what = history.step();
             if history.rng.chance(6)

@@ -172,7 +172,7 @@ impl Leased {
         let fsync = Ask::Fsync { held: self.held, datasync, log: medium.end() };
         match self.shared.ask(fsync, 0) {
             Some(Answer::Done) => {
-                if let Medium::File(log) = &mut *medium {
+                if let Medium::Own(log) = &mut *medium {
                     // It made all files durable that the log is a way for.
                     log.durable = log.durable.max(published);
                     self.shared.writer().promised(published);
@@ -185,10 +185,10 @@ impl Leased {
         }
     }
 
-    /// Makes the records below `published` durable by the file log. False: that is no way for them.
+    /// Makes the records below `published` durable by the session's own log. False: that is no way for them.
     fn log(&self, medium: &mut Medium, published: u64) -> bool {
         let promises = || log_promises(&*self.shared.view, &FULL, self.held, boot_time());
-        let Medium::File(log) = medium else { return false };
+        let Medium::Own(log) = medium else { return false };
         if !promises() {
             return false;
         }

@@ -33,6 +33,7 @@ mod cache;
 mod leased;
 mod medium;
 mod session;
+mod way;
 
 pub use leased::Leased;
 pub use session::Session;

@@ -1,22 +1,19 @@
-//! What makes a session's files durable: the daemon, or a file log that this program writes.
-#![allow(unsafe_code)] // a descriptor that may be another's by now is not closed
+//! What makes a session's files durable: the daemon, or a log that this program writes.
 
-use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, makedev, statx};
-use rustix::io::{Errno, IoSlice, ReadWriteFlags, pwritev2};
+use crate::way::{Way, odd};
 use rustix::time::{ClockId, clock_gettime};
-use siftfs_lease::{Batch, Batches, LogShape, View, forgotten, high};
+use siftfs_lease::{Batches, LogShape, View, forgotten};
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
 /// How a session's files become durable.
 pub(crate) enum Medium {
-    /// It was not asked for a file log yet.
+    /// It was not asked for a log yet.
     Unknown,
     /// By the daemon alone. A log that was written before, and failed, ends here.
     Daemon(u64),
-    /// By one write of this program.
-    File(FileLog),
+    /// By a log of this program's own.
+    Own(OwnLog),
 }
 
 impl Medium {
@@ -25,17 +22,14 @@ impl Medium {
         match self {
             Self::Unknown => 0,
             Self::Daemon(end) => *end,
-            Self::File(log) => log.batches.position(),
+            Self::Own(log) => log.batches.position(),
         }
     }
 }
 
-/// A file log, which one thread at a time writes.
-pub(crate) struct FileLog {
-    file: ManuallyDrop<OwnedFd>,
-    /// Device and inode of the log. A program may close any descriptor, and get its number for
-    /// another file: nothing is ever written there.
-    identity: (u64, u64),
+/// A log, which one thread at a time writes.
+pub(crate) struct OwnLog {
+    way: Way,
     shape: LogShape,
     pub batches: Batches,
     /// Records below this one are durable.
@@ -44,23 +38,15 @@ pub(crate) struct FileLog {
     asked: u64,
 }
 
-impl FileLog {
+impl OwnLog {
     /// A new log.
     ///
     /// # Errors
-    /// It is no file, or not as long as it should be.
+    /// It is no file, not as long as it should be, or not what its medium is.
     pub fn new(file: OwnedFd, shape: LogShape) -> io::Result<Self> {
-        let odd = || io::Error::new(io::ErrorKind::InvalidData, "what was passed is no file log");
-        let stat = fstat(&file)?;
-        if !FileType::from_raw_mode(stat.st_mode).is_file()
-            || u64::try_from(stat.st_size).ok() != Some(shape.len)
-        {
-            return Err(odd());
-        }
         let batches = Batches::new(shape).ok_or_else(odd)?;
-        let identity = (stat.st_dev, stat.st_ino);
-        let file = ManuallyDrop::new(high(file));
-        Ok(Self { file, identity, shape, batches, durable: 0, asked: 0 })
+        let way = Way::new(file, &shape)?;
+        Ok(Self { way, shape, batches, durable: 0, asked: 0 })
     }
 
     /// Writes the batch in the making, and returns when it is durable. False: there is no room
@@ -72,30 +58,13 @@ impl FileLog {
         if self.batches.is_empty() {
             return Ok(true);
         }
-        let Some(Batch { place, bytes }) = self.batches.seal(forgotten(grantor)) else {
-            return Ok(false);
-        };
-        if !is(&self.file, self.identity) {
-            return Err(Errno::BADF.into());
-        }
-        let mut done = 0;
-        while done < bytes.len() {
-            let rest = bytes.get(done..).unwrap_or_default();
-            let at = place + done as u64;
-            match pwritev2(&*self.file, &[IoSlice::new(rest)], at, ReadWriteFlags::DSYNC) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                // The rest of a short write is not aligned any more, and the kernel says so.
-                Ok(n) => done += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(true)
+        let Some(batch) = self.batches.seal(forgotten(grantor)) else { return Ok(false) };
+        self.way.persist(&batch).map(|()| true)
     }
 
-    /// The number of its descriptor.
-    pub fn descriptor(&self) -> RawFd {
-        self.file.as_raw_fd()
+    /// The number of the descriptor that it keeps, if it keeps one.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.way.descriptor()
     }
 
     /// Half of the log is used, and the daemon was not asked to forget that: up to where it is to.
@@ -106,24 +75,6 @@ impl FileLog {
             end
         })
     }
-}
-
-impl Drop for FileLog {
-    fn drop(&mut self) {
-        // What has the number now may be the program's.
-        if is(&self.file, self.identity) {
-            // SAFETY: it is not used again.
-            drop(unsafe { ManuallyDrop::take(&mut self.file) });
-        }
-    }
-}
-
-/// Is the open file still this one? It is not asked for its times: from Linux 6.13 on a file whose
-/// times somebody has looked at gets finer ones by its next write, and the inode is written with
-/// each batch, which costs as much as another write of the disk.
-fn is(file: &OwnedFd, identity: (u64, u64)) -> bool {
-    let stat = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO);
-    stat.is_ok_and(|s| (makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino) == identity)
 }
 
 /// CLOCK_BOOTTIME, in nanoseconds.

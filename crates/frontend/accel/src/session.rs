@@ -1,7 +1,7 @@
 //! A program's connection to a mount's grantor.
 
 use crate::leased::Leased;
-use crate::medium::{FileLog, Medium};
+use crate::medium::{Medium, OwnLog};
 use siftfs_client::Grant;
 use siftfs_lease::{
     Answer, Ask, FULL, ForkMark, HEADER, MOST_DATA, Memory, Packets, Publish, Published, Settled,
@@ -58,11 +58,11 @@ impl Session {
 
     /// The descriptors that the session keeps open. Code that closes what it does not know, or puts
     /// another file under its number, must leave them alone: the session would talk to that file.
-    /// Has the daemon make the session's file log, if that was not asked for yet.
+    /// Has the daemon make the session's log, if that was not asked for yet.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let socket = self.0.socket.as_fd().as_raw_fd();
         let log = match &*self.0.medium() {
-            Medium::File(log) => Some(log.descriptor()),
+            Medium::Own(log) => log.descriptor(),
             Medium::Unknown | Medium::Daemon(_) => None,
         };
         [Some(socket), log].into_iter().flatten().collect()
@@ -164,22 +164,26 @@ impl Shared {
     pub fn medium(&self) -> MutexGuard<'_, Medium> {
         let mut medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*medium, Medium::Unknown) {
-            *medium = self.file_log().map_or(Medium::Daemon(0), Medium::File);
+            *medium = self.own_log().map_or(Medium::Daemon(0), Medium::Own);
         }
         medium
     }
 
-    fn file_log(&self) -> Option<FileLog> {
+    /// Asks for a log of this program's own.
+    fn own_log(&self) -> Option<OwnLog> {
         let (answer, mut passed) = self.ask_for(Ask::Log, 0, true)?;
         let log = match (answer, passed.pop()) {
-            (Answer::Log(shape), Some(file)) => FileLog::new(file, shape).ok(),
+            (Answer::Log(shape), Some(file)) => OwnLog::new(file, shape),
             (Answer::Failed(_), None) => return None,
-            _ => None,
+            _ => Err(odd()),
         };
-        if log.is_none() {
-            self.abandon();
-        }
-        log
+        // One that this process cannot map is left alone, and the daemon is asked instead.
+        log.inspect_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidData {
+                self.abandon();
+            }
+        })
+        .ok()
     }
 
     /// Says that the ring is half full.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::Through;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use siftfs_lease::{Created, Held, LogShape, Own, Reader, create};
+use siftfs_lease::{Created, Held, LogMedium, LogShape, Own, Reader, create};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
@@ -172,7 +172,7 @@ fn a_refusal_is_told() {
 /// The daemon passes something that is no file log: the session is of no use.
 #[test]
 fn odd_file_logs_end_the_session() {
-    let shape = LogShape { len: siftfs_lease::LOG_BYTES, key: 1 };
+    let shape = LogShape { len: siftfs_lease::LOG_BYTES, key: 1, medium: LogMedium::File };
     let file = |len: u64| {
         let file = tempfile::tempfile().unwrap();
         file.set_len(len).unwrap();

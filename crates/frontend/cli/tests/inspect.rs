@@ -5,7 +5,7 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use siftfs_lease::{Batches, Held, LogShape, Logged};
+use siftfs_lease::{Batches, Held, Logged};
 use siftfs_placement::{LocalVolume, OpenOptions};
 use siftfs_proto::{Credentials, ROOT_INO, Reply, Request};
 use siftfs_registry::RegisteredLease;
@@ -150,7 +150,7 @@ fn with_a_log(logs: &Path) -> Setup {
     let mut log = directory.new_log(child.id()).unwrap();
     let (ino, generation) = (attr.ino, attr.generation);
     log.register(RegisteredLease { slot: 0, number: 1, ino, generation }).unwrap();
-    let mut batches = Batches::new(LogShape { len: log.len(), key: log.key() }).unwrap();
+    let mut batches = Batches::new(log.shape()).unwrap();
     let record = Logged { held: Held { slot: 0, number: 1 }, offset: 0, time: 0 };
     assert!(batches.push(&record, 7, |to| to.copy_from_slice(b"Private")));
     let batch = batches.seal(0).unwrap();

@@ -12,6 +12,8 @@ mod deaths;
 mod doors;
 #[path = "private_logs/file_logs.rs"]
 mod file_logs;
+#[path = "private_logs/mapped_logs.rs"]
+mod mapped_logs;
 #[path = "private_logs/program.rs"]
 mod program;
 #[path = "private_logs/refused.rs"]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counts {
     /// Sessions that there are.
     pub sessions: u64,
-    /// Sessions with a file log: programs make durable themselves what they wrote.
+    /// Sessions with a log of their own: programs make durable themselves what they wrote.
     pub file_logs: u64,
     /// Leases that last.
     pub leases: u64,
@@ -19,6 +19,19 @@ pub struct Counts {
     pub ended: u64,
     /// Leases that ended before all that was published of their files was taken in.
     pub lost: u64,
+}
+
+/// A session, for the status document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program's process.
+    pub process: u32,
+    /// What makes durable what it wrote: `daemon`, or what its log lies in.
+    pub medium: &'static str,
+    /// How that is done, and whether it outlives a power cut, for people.
+    pub promise: String,
+    /// Leases that it has.
+    pub leases: u64,
 }
 
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! The threads.
 
-use crate::counters::{Counters, Counts};
+use crate::counters::{Counters, Counts, Program};
 use crate::holder::Recalls;
 use crate::serve::Connection;
 use crate::session::{Common, Session};
@@ -76,6 +76,12 @@ impl Grantor {
     pub fn counts(&self) -> Counts {
         let sessions = self.shared.lock().len();
         self.shared.common.counters.counts(sessions)
+    }
+
+    /// The sessions. Waits for none of them.
+    pub fn programs(&self) -> Vec<Program> {
+        let sessions = self.shared.lock().sessions();
+        sessions.iter().map(|session| session.describe()).collect()
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {

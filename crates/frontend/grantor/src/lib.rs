@@ -30,7 +30,7 @@ mod session;
 mod table;
 mod vouched;
 
-pub use counters::Counts;
+pub use counters::{Counts, Program};
 pub use grantor::Grantor;
 pub use siftfs_ingest::{Counts as IngestCounts, How, Locate};
 pub use siftfs_lease::{LogShape, Token};
@@ -106,6 +106,9 @@ pub trait Logs: Send + Sync {
 pub trait LogFile: Send {
     /// What its program gets: an open file that is this log alone, and what the log is.
     fn passed(&self) -> (BorrowedFd<'_>, LogShape);
+
+    /// How a batch becomes durable, and whether that outlives a power cut, for people.
+    fn promise(&self) -> &str;
 
     /// Records of this lease count from now on. False: there are too many leases already.
     ///

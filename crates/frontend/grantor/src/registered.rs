@@ -1,14 +1,17 @@
 //! File logs as the volume's registry has them.
 
 use crate::{LogFile, LogShape, RegisteredLease};
-use rustix::fs::{fsync, ftruncate};
-use siftfs_base::{Result, errno};
+use siftfs_base::Result;
 use siftfs_registry::LogRow;
 use std::os::fd::BorrowedFd;
 
 impl LogFile for LogRow {
     fn passed(&self) -> (BorrowedFd<'_>, LogShape) {
-        (self.descriptor(), LogShape { len: self.len(), key: self.key() })
+        (self.descriptor(), self.shape())
+    }
+
+    fn promise(&self) -> &str {
+        Self::promise(self)
     }
 
     fn register(&mut self, lease: RegisteredLease) -> Result<bool> {
@@ -24,9 +27,7 @@ impl LogFile for LogRow {
     }
 
     fn empty(&self) -> Result<()> {
-        let file = self.descriptor();
-        let emptied = ftruncate(file, 0).and_then(|()| fsync(file));
-        emptied.map_err(|e| errno(e.raw_os_error()))
+        Self::empty(self)
     }
 
     fn remove(self: Box<Self>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! One session: a program's connection, its memories and its leases.
 
-use crate::counters::Counters;
-use crate::file_log::FileLog;
+use crate::counters::{Counters, Program};
+use crate::file_log::{FileLog, LogTold};
 use crate::holder::{Name, Names, Recalls, Told, nanoseconds};
 use crate::log::{Leased, Log, Means, over};
 use crate::vouched::vouched;
@@ -20,6 +20,8 @@ pub(crate) struct Session {
     socket: Arc<Packets>,
     means: Means,
     log: Mutex<Log>,
+    /// The program's own log, once it has one.
+    own: OnceLock<Arc<LogTold>>,
     /// The rule that another thread than the session's own found broken.
     fault: Mutex<Option<Error>>,
 }
@@ -65,7 +67,8 @@ impl Session {
         let means = Means { service, redeems, counters, told: told.clone(), how, pipelines };
         let (log, fault) = (Mutex::new(Log::new(reader)), Mutex::default());
         vouch(&*told.memories.0, vouched());
-        let session = Arc::new(Self { process, socket, means, log, fault });
+        let own = OnceLock::new();
+        let session = Arc::new(Self { process, socket, means, log, own, fault });
         assert!(told.session.set(Arc::downgrade(&session)).is_ok(), "it is new");
         let answer = Answer::Entered { epoch, largest: MAX_FILE_SIZE };
         Ok((session, Passed { answer, descriptors: passed }))
@@ -231,12 +234,21 @@ impl Session {
         let mut log = self.lock();
         match passed {
             Ok(passed) if !log.is_over() => {
+                let _ = self.own.set(file.told());
                 log.file = Some(file);
                 Counters::add(&self.means.counters.file_logs, 1);
                 Ok(Some(Passed { answer: Answer::Log(shape), descriptors: [passed] }))
             }
             _ => file.remove().map(|()| None),
         }
+    }
+
+    /// The session, for the status document.
+    pub fn describe(&self) -> Program {
+        let leases = self.names().all.len() as u64;
+        let own = self.own.get().and_then(|told| told.describe());
+        let (medium, promise) = own.unwrap_or_else(|| ("daemon", "as the volume's".into()));
+        Program { process: self.process, medium, promise, leases }
     }
 
     /// Makes durable what the file log has up to `end`, and has the log forget that.

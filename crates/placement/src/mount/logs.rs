@@ -10,7 +10,7 @@ use crate::options::{LogsReport, LostLog, OpenOptions, Progress, Threads};
 use crate::volume::files::nonce;
 use siftfs_base::{Clock, Epoch, Error, Result, Timestamp};
 use siftfs_device::Origin;
-use siftfs_lease::{LogShape, Logged, scan};
+use siftfs_lease::{Logged, scan};
 use siftfs_log::{EpochKey, HostRecord, HostState, OPEN_END};
 use siftfs_registry::{Left, LeftFile, LeftLog};
 use siftfs_runtime::{LoggedWrite, Runtime};
@@ -105,7 +105,7 @@ fn wait_for_programs(left: &Left, clock: &dyn Clock) {
 impl LogsReport {
     /// Writes what counts in a log to the files.
     fn take_in(&mut self, runtime: &Runtime, log: &LeftLog, file: &LeftFile) -> Result<()> {
-        let shape = LogShape { len: log.len(), key: log.key() };
+        let shape = log.shape();
         // An error of the volume's, not of the log's.
         let mut failed = None;
         let mut each = |record: &Logged, data: &[u8]| {
@@ -137,7 +137,7 @@ impl LogsReport {
         }
         let scanned = scanned.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            Error::Io { op: "read of a program's log", offset: 0, len: log.len(), errno }
+            Error::Io { op: "read of a program's log", offset: 0, len: shape.len, errno }
         })?;
         self.logs += 1;
         self.batches += scanned.batches;

@@ -5,9 +5,8 @@ use crate::mount::remount::Remounter;
 use siftfs_base::{Error, Result, errno};
 use siftfs_device::Origin;
 use siftfs_log::HostRecord;
-use siftfs_registry::Directory;
+use siftfs_registry::{Directory, LogsPlace};
 use siftfs_volume::HostSlots;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Makes the volume's registry, from any thread, until the volume is closed. There is one at most,
@@ -34,28 +33,28 @@ impl PrivateLogs {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The volume's registry, which is made in `dir` if the volume has none. The host record names
-    /// it durably: its logs may be handed over.
+    /// The volume's registry, which is made in that place if the volume has none. The host record
+    /// names it durably: its logs may be handed over.
     ///
     /// # Errors `EROFS` on a volume that was never writable; `Refused` if the registry lies in
-    /// another directory already, or `dir` cannot serve; the storage's, and from then on `Latched`.
-    pub fn directory(&self, dir: &Path) -> Result<Directory> {
+    /// another place already, or this one cannot serve; the storage's, and from then on `Latched`.
+    pub fn directory(&self, place: impl Into<LogsPlace>) -> Result<Directory> {
+        let place = place.into();
         if !self.remounter.is_marked() {
             return Err(errno(libc::EROFS));
         }
         let mut made = self.made();
         if let Some(Made { directory, named }) = &*made {
-            let there = directory.name().dir();
             return match named {
                 false => Err(Error::Latched("the registry of private logs was not named".into())),
-                true if dir.canonicalize().is_ok_and(|dir| dir == there) => Ok(directory.clone()),
+                true if directory.is_at(&place) => Ok(directory.clone()),
                 true => {
-                    let there = there.display();
+                    let there = directory.name().dir().display();
                     Err(Error::Refused(format!("the volume's private logs lie in {there} already")))
                 }
             };
         }
-        let directory = Directory::create(dir, self.volume)?;
+        let directory = Directory::create(place, self.volume)?;
         let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
         let record =
             HostRecord { registry: Some(directory.name().clone()), ..host.newest().clone() };

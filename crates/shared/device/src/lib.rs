@@ -17,7 +17,9 @@ mod storage;
 
 pub use api::*;
 pub use buf::AlignedBuf;
-pub use bytes::{ByteDevice, ByteOptions, BytePlace, BytePromise, LineFlush, PciAddress};
+pub use bytes::{
+    ByteDevice, ByteOptions, BytePlace, BytePromise, LineFlush, LogMemory, PciAddress,
+};
 pub use counters::Counters;
 pub use fault::*;
 pub use file::{

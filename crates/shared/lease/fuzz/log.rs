@@ -2,10 +2,10 @@
 //! day (`tests/log.rs`).
 
 use siftfs_base::{checksum, crc32c};
-use siftfs_lease::{BATCH_UNIT, Batches, FULL, Held, LogShape, Logged, MOST_BYTES, Scanned, scan};
+use siftfs_lease::{Batches, FULL, Held, LogMedium, LogShape, Logged, MOST_BYTES, Scanned, scan};
 
-/// The logs whose writer is the library's: the shortest whole mebibytes that it takes.
-const SHAPE: LogShape = LogShape { len: 3 << 20, key: 7 };
+/// The length of logs whose writer is the library's: the shortest whole mebibytes that it takes.
+const LEN: u64 = 3 << 20;
 /// Bytes before the newest batch that are not forgotten: it and what is left before the log's end
 /// have room beside them.
 const KEPT: u64 = 512 << 10;
@@ -34,6 +34,10 @@ impl Input<'_> {
         usize::from(u16::from_le_bytes([self.byte(), self.byte()]))
     }
 
+    fn medium(&mut self) -> LogMedium {
+        LogMedium::of(u32::from(self.byte() % 3)).expect("there are three")
+    }
+
     fn is_over(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,12 +54,14 @@ pub fn any_log(bytes: &[u8]) {
 }
 
 fn any_file(input: &mut Input<'_>) {
-    let len = u64::from(input.byte()) * BATCH_UNIT as u64;
-    let (begin, key, sealed) = (position(input), input.number(), input.byte() < 128);
+    let medium = input.medium();
+    let unit = medium.unit();
+    let len = u64::from(input.byte()) * unit as u64;
+    let (begin, key, sealed) = (position(input, medium), input.number(), input.byte() < 128);
     let mut file = input.0.to_vec();
-    let shape = LogShape { len, key };
+    let shape = LogShape { len, key, medium };
     if sealed {
-        file.resize(file.len().next_multiple_of(BATCH_UNIT).max(BATCH_UNIT), 0);
+        file.resize(file.len().next_multiple_of(unit).max(unit), 0);
         seal(&mut file, 0, &shape);
     }
     read(&file, &shape, begin);
@@ -63,8 +69,9 @@ fn any_file(input: &mut Input<'_>) {
 
 /// Batches as the library makes them, round the log's end if they are many; then some damage.
 fn a_written_file(input: &mut Input<'_>) {
-    let mut batches = Batches::new(SHAPE).expect("a length that a log may have");
-    let mut file = vec![0; SHAPE.len as usize];
+    let shape = LogShape { len: LEN, key: 7, medium: input.medium() };
+    let mut batches = Batches::new(shape).expect("a length that a log may have");
+    let mut file = vec![0; LEN as usize];
     let (mut places, mut written) = (Vec::new(), Vec::new());
     for _ in 0..input.byte() % 12 + 1 {
         // What was written before this batch is forgotten up to here.
@@ -85,22 +92,22 @@ fn a_written_file(input: &mut Input<'_>) {
         None => batches.position(),
     };
     if input.is_over() {
-        let (scanned, found) = read(&file, &SHAPE, begin);
+        let (scanned, found) = read(&file, &shape, begin);
         let later = written.into_iter().filter(|(end, _)| *end > begin);
         let all: Found = later.flat_map(|(_, records)| records).collect();
         assert!(found == all, "what was written is there, in order");
         assert_eq!((scanned.lost, scanned.end), (None, batches.position()));
         return;
     }
-    damage(input, &mut file, &places);
-    let begin = if input.byte() < 200 { begin } else { position(input) };
-    read(&file, &SHAPE, begin);
+    damage(input, &mut file, &places, &shape);
+    let begin = if input.byte() < 200 { begin } else { position(input, shape.medium) };
+    read(&file, &shape, begin);
 }
 
 /// Any position that a registry's row may have.
-fn position(input: &mut Input<'_>) -> u64 {
+fn position(input: &mut Input<'_>, medium: LogMedium) -> u64 {
     let any = input.number() >> (input.byte() % 64);
-    any % (1 << 62) / BATCH_UNIT as u64 * BATCH_UNIT as u64
+    any % (1 << 62) / medium.unit() as u64 * medium.unit() as u64
 }
 
 /// Records of the next batch.
@@ -124,27 +131,28 @@ fn draw(input: &mut Input<'_>, batches: &mut Batches) -> Found {
 }
 
 /// Changes bytes, mostly of headers and records, and makes some checksums right again.
-fn damage(input: &mut Input<'_>, file: &mut [u8], places: &[usize]) {
+fn damage(input: &mut Input<'_>, file: &mut [u8], places: &[usize], shape: &LogShape) {
+    let unit = shape.medium.unit();
     for _ in 0..input.byte() % 8 + 1 {
         let place = places[usize::from(input.byte()) % places.len()];
         match input.byte() {
             // The begin of a batch lies somewhere else, too.
             0..32 => {
                 let from = places[usize::from(input.byte()) % places.len()];
-                let to = input.short() % (file.len() / BATCH_UNIT) * BATCH_UNIT;
-                file.copy_within(from..from + BATCH_UNIT, to);
+                let to = input.short() % (file.len() / unit) * unit;
+                file.copy_within(from..from + unit, to);
             }
-            32..48 => file[place..place + BATCH_UNIT].fill(0),
+            32..48 => file[place..place + unit].fill(0),
             how => {
-                let at = place + input.short() % if how < 200 { 256 } else { BATCH_UNIT };
+                let at = place + input.short() % if how < 200 { 256 } else { 4096 };
                 let value = input.number().to_le_bytes();
                 let len = usize::from(how % 8) + 1;
-                let len = len.min(file.len() - at);
+                let at = at.min(file.len() - 8);
                 file[at..at + len].copy_from_slice(&value[..len]);
             }
         }
         if input.byte() < 192 {
-            seal(file, place, &SHAPE);
+            seal(file, place, shape);
         }
     }
 }
@@ -154,7 +162,7 @@ fn seal(file: &mut [u8], place: usize, shape: &LogShape) {
     let says = &file[place + LEN_AT..place + LEN_AT + 8];
     let says = u64::from_le_bytes(says.try_into().expect("eight bytes"));
     let most = file.len() - place;
-    let len = usize::try_from(says).unwrap_or(most).clamp(BATCH_UNIT, most);
+    let len = usize::try_from(says).unwrap_or(most).clamp(shape.medium.unit(), most);
     let batch = &mut file[place..place + len];
     batch[CRC_AT..CRC_AT + 4].fill(0);
     let crc = checksum(crc32c(&shape.key.to_le_bytes()), batch);

@@ -1,29 +1,33 @@
-//! A batch of a file log: what one fsync(2) writes, and how all of them are found again
-//! (`docs/design/private-logs.md`, "The file log").
+//! A batch of a program's log: what one fsync(2) writes, and how all of them are found again
+//! (`docs/design/private-logs.md`, "The file log", "The byte log").
 //!
 //! The program writes its log, and may write anything into it. So what is read is bounded and
 //! checked before it is used, and nothing in it says whose file a record is of: that stands in the
 //! registry, which the program cannot write.
 
 use crate::layout::{FULL, MOST_BYTES};
+use crate::medium::LogMedium;
 use crate::words::Held;
 use siftfs_base::{checksum, crc32c};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a batch's place and length are multiples of, in bytes.
+/// What the place and length of a file log's batch are multiples of, in bytes. Other media have
+/// units of their own ([`LogMedium::unit`]).
 pub const BATCH_UNIT: usize = 4096;
 /// Bytes of a log.
 pub const LOG_BYTES: u64 = 8 << 20;
 /// Most bytes of data that a batch has. What an fsync(2) has more is the daemon's.
 pub const BATCH_DATA: usize = 1 << 20;
-/// Longest batch, in bytes.
+/// Longest batch, in bytes, on any medium.
 const MOST_LEN: usize = (HEADER + FULL.records * RECORD + BATCH_DATA).next_multiple_of(BATCH_UNIT);
 
 const MAGIC: [u8; 8] = *b"SIFTplg\x01";
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const RECORD: usize = 32;
+/// Bytes that are read at once to look for batches behind a log's end.
+const WINDOW: usize = 64 << 10;
 /// Where the checksum stands in the header.
 const CRC_AT: usize = 44;
 
@@ -62,18 +66,26 @@ const _: () = {
     // One batch is written while those of the other half are forgotten.
     assert!(2 * (MOST_LEN as u64) <= LOG_BYTES / 2);
     assert!(BATCH_DATA >= MOST_BYTES);
+    assert!(HEADER <= LogMedium::Byte.unit() && WINDOW.is_multiple_of(BATCH_UNIT));
 };
 
 /// What a log is, as the registry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogShape {
-    /// Bytes of its file, a multiple of [`BATCH_UNIT`].
+    /// Bytes of its file, a multiple of its medium's unit.
     pub len: u64,
     /// A secret number of this log alone, drawn at random (R35).
     pub key: u64,
+    /// What it lies in.
+    pub medium: LogMedium,
 }
 
 impl LogShape {
+    /// What a batch's place and length are multiples of, in bytes.
+    pub fn unit(&self) -> u64 {
+        self.medium.unit() as u64
+    }
+
     fn seed(&self) -> u32 {
         crc32c(&self.key.to_le_bytes())
     }
@@ -129,7 +141,7 @@ pub struct Batch<'a> {
 impl Batches {
     /// Of a new log; none, if it is too short for two batches, or no multiple of their unit.
     pub fn new(shape: LogShape) -> Option<Self> {
-        let fits = shape.len >= 2 * MOST_LEN as u64 && shape.len.is_multiple_of(BATCH_UNIT as u64);
+        let fits = shape.len >= 2 * MOST_LEN as u64 && shape.len.is_multiple_of(shape.unit());
         let (blocks, records, data) = (Vec::new(), Vec::new(), Vec::new());
         fits.then_some(Self { shape, before: End { end: 0, crc: 0 }, blocks, records, data })
     }
@@ -180,7 +192,7 @@ impl Batches {
     pub fn seal(&mut self, begin: u64) -> Option<Batch<'_>> {
         assert!(!self.records.is_empty(), "a batch has records");
         let used = HEADER + self.records.len() * RECORD + self.data.len();
-        let len = used.next_multiple_of(BATCH_UNIT) as u64;
+        let len = used.next_multiple_of(self.shape.medium.unit()) as u64;
         let position = self.shape.begin(self.before.end, len)?;
         let end = position.checked_add(len)?;
         if end.checked_sub(begin)? > self.shape.len {
@@ -200,15 +212,16 @@ impl Batches {
         let crc = self.fill(&header, len as usize);
         self.before = End { end, crc };
         self.clear();
-        let bytes = self.blocks.as_slice().as_bytes();
+        let bytes = self.blocks.as_slice().as_bytes().get(..len as usize);
+        let bytes = bytes.expect("the batch was put there");
         Some(Batch { place: position % self.shape.len, bytes })
     }
 
     /// Puts the batch into aligned memory; answers its checksum.
     fn fill(&mut self, header: &RawHeader, len: usize) -> u32 {
         self.blocks.clear();
-        self.blocks.resize(len / BATCH_UNIT, Block::new_zeroed());
-        let bytes = self.blocks.as_mut_slice().as_mut_bytes();
+        self.blocks.resize(len.div_ceil(BATCH_UNIT), Block::new_zeroed());
+        let (bytes, _) = self.blocks.as_mut_slice().as_mut_bytes().split_at_mut(len);
         let mut at = 0;
         for part in [header.as_bytes(), self.records.as_bytes(), &self.data] {
             let into = bytes.get_mut(at..at + part.len()).expect("the length is theirs together");
@@ -254,13 +267,13 @@ pub fn scan(
     each: &mut EachLogged<'_>,
 ) -> std::io::Result<Scanned> {
     let mut scanned = Scanned { end: begin, ..Scanned::default() };
-    if shape.len < BATCH_UNIT as u64 || !shape.len.is_multiple_of(BATCH_UNIT as u64) {
+    if shape.len < shape.unit() || !shape.len.is_multiple_of(shape.unit()) {
         scanned.lost = Some(format!("a log cannot have {} bytes", shape.len));
         return Ok(scanned);
     }
     let mut before = None;
     // Each batch is longer than nothing, so these are more than a log holds.
-    for _ in 0..shape.len / BATCH_UNIT as u64 {
+    for _ in 0..shape.len / shape.unit() {
         let Some((bytes, end)) = next(read, shape, scanned.end, before)? else {
             scanned.lost = later(read, shape, scanned.end, begin)?;
             return Ok(scanned);
@@ -298,28 +311,32 @@ fn next(
     Ok(None)
 }
 
+/// The length of the batch at a position whose header this would be; none, if it cannot be one.
+fn claims(shape: &LogShape, position: u64, header: &RawHeader) -> Option<usize> {
+    let len = usize::try_from(header.len.get()).unwrap_or(usize::MAX);
+    let unit = shape.medium.unit();
+    let fits = (unit..=MOST_LEN).contains(&len)
+        && len.is_multiple_of(unit)
+        && position % shape.len + len as u64 <= shape.len
+        && position.checked_add(len as u64).is_some();
+    let said = (header.magic, header.version.get(), header.position.get());
+    (said == (MAGIC, VERSION, position) && header.rest == [0; 16] && fits).then_some(len)
+}
+
 /// The batch at a position, if there is a valid one.
 fn valid(
     read: &mut ReadLog<'_>,
     shape: &LogShape,
     position: u64,
 ) -> std::io::Result<Option<(RawHeader, Vec<u8>)>> {
-    let place = position % shape.len;
-    let mut bytes = vec![0; BATCH_UNIT];
+    let (place, unit) = (position % shape.len, shape.medium.unit());
+    let mut bytes = vec![0; unit];
     read(place, &mut bytes)?;
     let Ok((header, _)) = RawHeader::read_from_prefix(&bytes) else { return Ok(None) };
-    let len = usize::try_from(header.len.get()).unwrap_or(usize::MAX);
-    let fits = (BATCH_UNIT..=MOST_LEN).contains(&len)
-        && len.is_multiple_of(BATCH_UNIT)
-        && place + len as u64 <= shape.len
-        && position.checked_add(len as u64).is_some();
-    let said = (header.magic, header.version.get(), header.position.get());
-    if said != (MAGIC, VERSION, position) || header.rest != [0; 16] || !fits {
-        return Ok(None);
-    }
+    let Some(len) = claims(shape, position, &header) else { return Ok(None) };
     bytes.resize(len, 0);
-    if let Some(rest) = bytes.get_mut(BATCH_UNIT..).filter(|rest| !rest.is_empty()) {
-        read(place + BATCH_UNIT as u64, rest)?;
+    if let Some(rest) = bytes.get_mut(unit..).filter(|rest| !rest.is_empty()) {
+        read(place + unit as u64, rest)?;
     }
     if let Some(crc) = bytes.get_mut(CRC_AT..CRC_AT + 4) {
         crc.fill(0);
@@ -337,20 +354,29 @@ fn later(
     begin: u64,
 ) -> std::io::Result<Option<String>> {
     let (mut at, mut claimed) = (end, 0);
-    while at < begin.saturating_add(shape.len) {
-        let mut counted = |place: u64, into: &mut [u8]| {
-            // Each place is looked at once.
-            claimed += (into.len() as u64).saturating_sub(BATCH_UNIT as u64);
-            read(place, into)
-        };
-        if valid(&mut counted, shape, at)?.is_some() {
-            return Ok(Some(format!("the batch at {end} is damaged, and the one at {at} is not")));
+    let until = begin.saturating_add(shape.len);
+    let mut window = vec![0; WINDOW];
+    while at < until {
+        let place = at % shape.len;
+        let len = (shape.len - place).min(until - at).min(WINDOW as u64);
+        let Some(piece) = window.get_mut(..len as usize) else { break };
+        read(place, piece)?;
+        for unit in piece.chunks(shape.medium.unit()) {
+            let header = RawHeader::read_from_prefix(unit).ok();
+            if let Some(len) = header.and_then(|(header, _)| claims(shape, at, &header)) {
+                if valid(read, shape, at)?.is_some() {
+                    let what = "is damaged, and the one at";
+                    return Ok(Some(format!("the batch at {end} {what} {at} is not")));
+                }
+                claimed += len as u64;
+                if claimed > shape.len {
+                    return Ok(Some(format!(
+                        "behind its end at {end} batches lie over each other"
+                    )));
+                }
+            }
+            at = at.saturating_add(unit.len() as u64);
         }
-        if claimed > shape.len {
-            return Ok(Some(format!("behind its end at {end} batches lie over each other")));
-        }
-        let Some(next) = at.checked_add(BATCH_UNIT as u64) else { break };
-        at = next;
     }
     Ok(None)
 }

@@ -14,6 +14,7 @@
 
 mod batch;
 mod layout;
+mod medium;
 mod memory;
 mod message;
 mod packets;
@@ -27,6 +28,7 @@ pub use batch::{
     Scanned, scan,
 };
 pub use layout::{FULL, MOST_BYTES, SLOTS, Shape};
+pub use medium::LogMedium;
 pub use memory::{Created, ForkMark, Memory, View, create, open};
 pub use message::{Answer, Ask, HEADER, MOST_DATA, TOKEN, Token, VERSION};
 pub use packets::{Packet, Packets, high};

@@ -2,13 +2,14 @@
 //! read. The version comes first. What a message has no use for is zero: each message has one form.
 
 use crate::batch::LogShape;
+use crate::medium::LogMedium;
 use crate::words::Held;
 use siftfs_base::{Result, corrupt};
 use zerocopy::little_endian::{I32, I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 /// The version of messages and memories.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a token.
 pub const TOKEN: usize = 16;
 /// Stands for a handle, a user and a process.
@@ -45,9 +46,9 @@ pub enum Ask {
         /// to there; 0 without one.
         log: u64,
     },
-    /// A file log for the session. Answer: `Log`.
+    /// A log of the session's own. Answer: `Log`.
     Log,
-    /// Forget the file log up to here, once all in it is durable otherwise. No answer.
+    /// Forget that log up to here, once all in it is durable otherwise. No answer.
     Forget(u64),
     /// Take in what is published, and answer then: `Done`.
     Ingest,
@@ -79,7 +80,7 @@ pub enum Answer {
         /// Its inode's number.
         ino: u64,
     },
-    /// A file log. The packet brings its descriptor.
+    /// A log of the session's own. The packet brings its descriptor.
     Log(LogShape),
     /// What was read.
     Data(Vec<u8>),
@@ -248,8 +249,9 @@ impl Answer {
                 raw.errno = (*errno).into();
                 6
             }
-            Self::Log(LogShape { len, key }) => {
+            Self::Log(LogShape { len, key, medium }) => {
                 (raw.size, raw.number) = ((*len).into(), (*key).into());
+                raw.slot = medium.number().into();
                 7
             }
         };
@@ -291,7 +293,11 @@ impl Answer {
             4 => Self::Done,
             5 => Self::Ended,
             6 => Self::Failed(raw.errno.get()),
-            7 => Self::Log(LogShape { len: raw.size.get(), key: raw.number.get() }),
+            7 => {
+                let medium = LogMedium::of(raw.slot.get());
+                let medium = medium.ok_or_else(|| wrong("a log lies in nothing known".into()))?;
+                Self::Log(LogShape { len: raw.size.get(), key: raw.number.get(), medium })
+            }
             kind => {
                 return Err(wrong(format!("there is no answer {kind} of {} bytes", data.len())));
             }

@@ -33,7 +33,10 @@ fn answers() -> impl Strategy<Value = Answer> {
         (held(), any::<u64>(), any::<i64>(), any::<u64>())
             .prop_map(|(held, size, mtime, ino)| Answer::Leased { held, size, mtime, ino }),
         proptest::collection::vec(any::<u8>(), 0..100).prop_map(Answer::Data),
-        any::<(u64, u64)>().prop_map(|(len, key)| Answer::Log(LogShape { len, key })),
+        (any::<(u64, u64)>(), 0u32..3).prop_map(|((len, key), medium)| {
+            let medium = crate::LogMedium::of(medium).unwrap();
+            Answer::Log(LogShape { len, key, medium })
+        }),
         Just(Answer::Done),
         Just(Answer::Ended),
         any::<i32>().prop_map(Answer::Failed),
@@ -96,7 +99,7 @@ fn another_version_is_refused_before_anything_else_is_looked_at() {
     packet[0] = 1;
     packet[4] = 99;
     let error = Ask::decode(&packet).unwrap_err().to_string();
-    assert!(error.contains("version 1 instead of 2"), "{error}");
+    assert!(error.contains("version 1 instead of 3"), "{error}");
 }
 
 #[test]

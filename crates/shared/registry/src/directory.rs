@@ -3,15 +3,15 @@
 use crate::MOST_LOGS;
 use crate::folder::{Folder, RegistryFile, log_name};
 use crate::head::Head;
-use crate::log::{LogRow, fill};
+use crate::log::{LogFile, LogRow, fill};
+use crate::place::{LogsPlace, Proved};
 use crate::process::Process;
 use crate::row::{LogEntry, Place};
 use crate::turns::Turns;
 use rustix::fs::OFlags;
 use siftfs_base::{Error, Result, errno};
-use siftfs_lease::LOG_BYTES;
+use siftfs_lease::{LOG_BYTES, LogMedium};
 use siftfs_log::RegistryName;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A registry and its logs. Clones are the same registry.
@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub folder: Folder,
     pub file: RegistryFile,
     pub name: RegistryName,
+    volatile: bool,
     rows: Mutex<Rows>,
 }
 
@@ -39,20 +40,21 @@ struct Rows {
 }
 
 impl Directory {
-    /// Makes a new registry in `dir`, durably, for the volume with this UUID. The directory is made
-    /// if it is missing. What other registries have left there is no concern of it.
+    /// Makes a new registry in a directory, durably, for the volume with this UUID. The directory is
+    /// made if it is missing. What other registries have left there is no concern of it.
     ///
     /// # Errors
-    /// `Refused` if the directory cannot serve: others may write to it, it lies in memory, its
-    /// path is too long, or the system refuses.
-    pub fn create(dir: &Path, volume: [u8; 16]) -> Result<Self> {
-        let folder = Folder::make(dir)?;
+    /// `Refused` if the directory cannot serve: others may write to it, it lies in memory and was
+    /// not named volatile, its path is too long, or the system refuses.
+    pub fn create(place: impl Into<LogsPlace>, volume: [u8; 16]) -> Result<Self> {
+        let LogsPlace { dir, volatile } = place.into();
+        let folder = Folder::make(&dir, volatile)?;
         let registry = random::<16>()?;
         let name = RegistryName::new(registry, folder.path())?;
         let file = RegistryFile::create(&folder, &registry, &Head { registry, volume }.encode())
             .inspect_err(|_| folder.sweep(&registry))?;
         let rows = Mutex::new(Rows { free: Vec::new(), unused: 0, drawn: 0 });
-        Ok(Self { shared: Arc::new(Shared { folder, file, name, rows }) })
+        Ok(Self { shared: Arc::new(Shared { folder, file, name, volatile, rows }) })
     }
 
     /// What the volume's host record has to name before a log is handed over.
@@ -60,7 +62,15 @@ impl Directory {
         &self.shared.name
     }
 
+    /// Was this the place that was named?
+    pub fn is_at(&self, place: &LogsPlace) -> bool {
+        let dir = place.dir.canonicalize();
+        place.volatile == self.shared.volatile && dir.is_ok_and(|dir| dir == self.name().dir())
+    }
+
     /// Makes a log for a process, written once with zeroes. It and its row are durable on return.
+    /// What it lies in is proved (rule R43): persistent memory, if its file is that and was not
+    /// named volatile.
     ///
     /// # Errors
     /// `EAGAIN` if there are [`MOST_LOGS`]; `ESRCH` if there is no such process; `Refused` if the
@@ -71,18 +81,19 @@ impl Directory {
         let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let (mut row, number) = self.shared.draw()?;
         let made = self.shared.make(number);
-        let file = match made {
-            Ok(file) => file,
+        let log = match made {
+            Ok(log) => log,
             Err(error) => {
                 self.shared.give_back(row);
                 return Err(error);
             }
         };
         let (begin, leases) = (0, Vec::new());
-        let entry = LogEntry { number, key, len: LOG_BYTES, begin, process, leases };
+        let medium = log.proved.medium;
+        let entry = LogEntry { number, key, len: LOG_BYTES, medium, begin, process, leases };
         // After a failure the row may have the log all the same: neither is used again.
         row.write(&self.shared.file, Some(entry))?;
-        Ok(LogRow::new(self.shared.clone(), row, file))
+        Ok(LogRow::new(self.shared.clone(), row, log))
     }
 
     /// Removes the registry and its logs, once no host record names it.
@@ -96,7 +107,7 @@ impl Shared {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn draw(&self) -> Result<(Turns, u64)> {
+    pub(crate) fn draw(&self) -> Result<(Turns, u64)> {
         let mut rows = self.rows();
         let row = match rows.free.pop() {
             Some(row) => row,
@@ -116,14 +127,23 @@ impl Shared {
         self.rows().free.push(row);
     }
 
-    /// The file of a new log, durable with its name, opened past the system's cache.
-    fn make(&self, number: u64) -> Result<std::fs::File> {
+    /// The file of a new log, durable with its name; opened past the system's cache, if it is to
+    /// be written and not mapped.
+    fn make(&self, number: u64) -> Result<LogFile> {
         let name = log_name(self.name.uuid(), number);
         let made = self.folder.create(&name)?;
-        let filled = fill(&made, &self.folder.path().join(&name))
-            .and_then(|()| self.folder.sync())
-            .and_then(|()| self.folder.file(&name, OFlags::RDWR | OFlags::DIRECT));
-        filled.inspect_err(|_| drop(self.folder.unlink(&name)))
+        let opened = || {
+            fill(&made, &self.folder.path().join(&name))?;
+            self.folder.sync()?;
+            let proved = Proved::of(&made, self.volatile)?;
+            let past = match proved.medium {
+                LogMedium::File => OFlags::DIRECT,
+                LogMedium::Byte | LogMedium::Volatile => OFlags::empty(),
+            };
+            let file = self.folder.file(&name, OFlags::RDWR | past)?;
+            Ok(LogFile { file, proved })
+        };
+        opened().inspect_err(|_| drop(self.folder.unlink(&name)))
     }
 }
 

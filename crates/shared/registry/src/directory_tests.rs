@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Left, MOST_LEASES, RegisteredLease};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const VOLUME: [u8; 16] = *b"volume-uuid-0001";
@@ -35,6 +35,50 @@ fn refusal<T>(result: Result<T>) -> String {
     }
 }
 
+/// A log's file that lies in something else than its row says is a copy (rule R16).
+///
+/// Seen to fail when the medium is not looked at.
+#[test]
+fn r16_a_log_lies_in_what_its_row_says() {
+    let (top, memory) = (disk(), tempfile::tempdir_in("/dev/shm").unwrap());
+    for (dir, medium, refused) in [
+        (top.path(), LogMedium::File, None),
+        (top.path(), LogMedium::Byte, Some("no DAX")),
+        (top.path(), LogMedium::Volatile, None),
+        (memory.path(), LogMedium::File, Some("lies in memory")),
+        (memory.path(), LogMedium::Byte, Some("no DAX")),
+        (memory.path(), LogMedium::Volatile, None),
+    ] {
+        let dir = dir.join(format!("logs-{}", medium.name()));
+        let made = Directory::create(LogsPlace::volatile(&dir), VOLUME).unwrap();
+        let log = made.new_log(own()).unwrap();
+        // The row as a daemon wrote it where the file lay then.
+        let (mut row, number) = made.shared.draw().unwrap();
+        let entry = LogEntry {
+            number,
+            key: 1,
+            len: LOG_BYTES,
+            medium,
+            begin: 0,
+            process: Process::of(own()).unwrap(),
+            leases: vec![lease(1)],
+        };
+        row.write(&made.shared.file, Some(entry)).unwrap();
+        let name = |number| dir.join(log_name(made.name().uuid(), number));
+        std::fs::copy(name(log.number()), name(number)).unwrap();
+        let left = Left::open(made.name(), VOLUME).unwrap();
+        let found = left.logs().iter().find(|log| log.number() == number).unwrap();
+        match (left.file(found), refused) {
+            (Ok(_), None) => {}
+            (Err(Error::Refused(why)), Some(what)) => {
+                assert!(why.contains(what) && why.contains("--discard-log"), "{why}");
+            }
+            (Ok(_), Some(what)) => panic!("{}: not refused: {what}", medium.name()),
+            (Err(error), _) => panic!("{}: {error}", medium.name()),
+        }
+    }
+}
+
 #[test]
 fn what_the_daemon_wrote_is_found_again() {
     let top = disk();
@@ -43,7 +87,7 @@ fn what_the_daemon_wrote_is_found_again() {
     assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o7777, 0o700);
     let mut first = made.new_log(own()).unwrap();
     let second = made.new_log(own()).unwrap();
-    assert_ne!((first.number(), first.key()), (second.number(), second.key()));
+    assert_ne!((first.number(), first.shape().key), (second.number(), second.shape().key));
     for path in files(&dir) {
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600, "{}", path.display());
     }
@@ -55,14 +99,14 @@ fn what_the_daemon_wrote_is_found_again() {
     first.end(&[1, 2, 3, 5000]).unwrap();
     first.begin(4096).unwrap();
     first.begin(4096).unwrap();
-    let (number, key) = (first.number(), first.key());
+    let (number, shape) = (first.number(), first.shape());
     second.remove().unwrap();
     drop(first);
 
     let left = Left::open(made.name(), VOLUME).unwrap();
     let [log] = left.logs() else { panic!("one log is left") };
-    assert_eq!((log.number(), log.key(), log.begin()), (number, key, 4096));
-    assert_eq!(log.len(), LOG_BYTES);
+    assert_eq!((log.number(), log.shape(), log.begin()), (number, shape, 4096));
+    assert_eq!((shape.len, shape.medium), (LOG_BYTES, LogMedium::File));
     assert!(log.counts() && left.file(log).is_ok() && left.may_be_written());
     assert_eq!(log.lease(4, 4), Some(&lease(4)));
     assert_eq!([log.lease(3, 3), log.lease(5, 4), log.lease(1000, 1000)], [None; 3]);
@@ -81,6 +125,36 @@ fn a_new_log_is_written_with_zeroes() {
     let stat = rustix::fs::fstat(log.descriptor()).unwrap();
     assert_eq!(stat.st_size as u64, LOG_BYTES);
     assert!(stat.st_blocks as u64 * 512 >= LOG_BYTES);
+}
+
+/// Where memory is named as such, a log is mapped, in whole lines; nothing else lies in memory.
+#[test]
+fn a_log_in_memory_is_named_so() {
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = memory.path().join("logs");
+    let why = refusal(Directory::create(&dir, VOLUME));
+    assert!(why.contains("in memory") && why.contains("volatile:/dev/shm"), "{why}");
+    let made = Directory::create(LogsPlace::volatile(&dir), VOLUME).unwrap();
+    assert!(made.is_at(&LogsPlace::volatile(&dir)) && !made.is_at(&LogsPlace::from(&dir)));
+    let mut log = made.new_log(own()).unwrap();
+    let shape = log.shape();
+    assert_eq!((shape.len, shape.medium), (LOG_BYTES, LogMedium::Volatile));
+    assert!(log.promise().contains("nothing survives a power cut"), "{}", log.promise());
+    let flags = rustix::fs::fcntl_getfl(log.descriptor()).unwrap();
+    assert!(flags.contains(OFlags::RDWR) && !flags.contains(OFlags::DIRECT));
+    log.register(lease(1)).unwrap();
+    log.begin(64).unwrap();
+    assert!(matches!(log.begin(96), Err(Error::Corrupt { .. })), "no line begins there");
+    // The program's mapping stays as long as it is when the log is emptied.
+    rustix::io::pwrite(log.descriptor(), b"a batch", 128).unwrap();
+    log.empty().unwrap();
+    let left = Left::open(made.name(), VOLUME).unwrap();
+    let [found] = left.logs() else { panic!("one log is left") };
+    assert_eq!((found.shape(), found.begin()), (shape, 64));
+    let mut read = [1; 7];
+    left.file(found).unwrap().read(128, &mut read).unwrap();
+    assert_eq!(read, [0; 7]);
+    assert_eq!(rustix::fs::fstat(log.descriptor()).unwrap().st_size as u64, LOG_BYTES);
 }
 
 /// Where its newest batch ends is what a program says: no answer does the daemon harm.

@@ -32,8 +32,9 @@ impl Folder {
     /// Opens a directory, which is made, for its owner alone, if it is missing.
     ///
     /// # Errors
-    /// `Refused` if it cannot be, lies in memory, or others may write to it.
-    pub fn make(path: &Path) -> Result<Self> {
+    /// `Refused` if it cannot be, lies in memory and is not to be `volatile`, or others may write
+    /// to it.
+    pub fn make(path: &Path, volatile: bool) -> Result<Self> {
         let absolute = std::path::absolute(path).map_err(|e| about(path, "find", &e))?;
         match rustix::fs::mkdir(&absolute, Mode::RWXU) {
             Ok(()) => sync_parent(&absolute)?,
@@ -42,7 +43,7 @@ impl Folder {
         }
         let path = absolute.canonicalize().map_err(|e| about(&absolute, "find", &e))?;
         let folder = Self::open(&path)?;
-        folder.check()?;
+        folder.check(volatile)?;
         Ok(folder)
     }
 
@@ -54,14 +55,13 @@ impl Folder {
         Ok(Self { fd, path: path.into() })
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, volatile: bool) -> Result<()> {
         let path = self.path.display();
         let look = |error: rustix::io::Errno| about(&self.path, "look at", &error.into());
-        let kind = rustix::fs::fstatfs(&self.fd).map_err(look)?.f_type;
-        // Its type is wider on some machines; the numbers have 32 bits.
-        if IN_MEMORY.contains(&(kind as u32)) {
+        if !volatile && is_in_memory(&self.fd)? {
             return Err(Error::Refused(format!(
-                "private logs: {path} lies in memory, where nothing is durable: name another directory"
+                "private logs: {path} lies in memory, where nothing is durable: name another \
+                 directory, or volatile:{path}, to measure and for what need not outlive the machine"
             )));
         }
         let stat = rustix::fs::fstat(&self.fd).map_err(look)?;
@@ -137,6 +137,18 @@ impl Folder {
     fn about(&self, name: &str, what: &str, error: rustix::io::Errno) -> Error {
         about(&self.path.join(name), what, &error.into())
     }
+}
+
+/// Does a file or directory lie in memory?
+///
+/// # Errors
+/// `Refused` if the system does not say.
+pub(crate) fn is_in_memory(file: impl std::os::fd::AsFd) -> Result<bool> {
+    let kind = rustix::fs::fstatfs(file).map_err(|error| {
+        Error::Refused(format!("private logs: a file system cannot be looked at: {error}"))
+    })?;
+    // Its type is wider on some machines; the numbers have 32 bits.
+    Ok(IN_MEMORY.contains(&(kind.f_type as u32)))
 }
 
 /// A new directory's own name.

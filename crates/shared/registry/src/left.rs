@@ -3,9 +3,11 @@
 use crate::MOST_LOGS;
 use crate::folder::{Folder, RegistryFile, log_name};
 use crate::head::Head;
+use crate::place::check_left;
 use crate::row::{LogEntry, Place, RegisteredLease};
 use crate::turns::Turns;
 use siftfs_base::{Error, Result, corrupt};
+use siftfs_lease::LogShape;
 use siftfs_log::{RegistryName, show_uuid};
 use std::fs::File;
 use std::io;
@@ -65,10 +67,16 @@ impl Left {
     /// Opens the file of a log.
     ///
     /// # Errors
-    /// `Refused` if it is missing (rule R16): no program can remove it.
+    /// `Refused` if it is missing (rule R16): no program can remove it. Likewise if it lies in
+    /// something else than its row says.
     pub fn file(&self, log: &LeftLog) -> Result<LeftFile> {
         let name = log_name(&self.uuid, log.number());
-        let file = self.folder.left(&name).map_err(|error| match error {
+        let path = self.folder.path().join(&name);
+        let file = self.folder.left(&name).and_then(|file| {
+            check_left(&file, log.entry.medium, &path)?;
+            Ok(file)
+        });
+        let file = file.map_err(|error| match error {
             Error::Refused(why) => Error::Refused(format!("{why}: {GIVE_UP}")),
             other => other,
         });
@@ -107,15 +115,10 @@ impl LeftLog {
         self.entry.number
     }
 
-    /// Key of its checksums.
-    pub fn key(&self) -> u64 {
-        self.entry.key
-    }
-
-    /// Its length in bytes; the file may have another.
-    #[allow(clippy::len_without_is_empty)] // no log is empty
-    pub fn len(&self) -> u64 {
-        self.entry.len
+    /// How it is read; the file may have another length.
+    pub fn shape(&self) -> LogShape {
+        let LogEntry { len, key, medium, .. } = self.entry;
+        LogShape { len, key, medium }
     }
 
     /// Position of the first batch that counts.

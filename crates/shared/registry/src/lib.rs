@@ -31,6 +31,7 @@ mod folder;
 mod head;
 mod left;
 mod log;
+mod place;
 mod process;
 mod row;
 mod turns;
@@ -38,6 +39,7 @@ mod turns;
 pub use directory::Directory;
 pub use left::{Left, LeftFile, LeftLog};
 pub use log::LogRow;
+pub use place::LogsPlace;
 pub use row::{MOST_LEASES, RegisteredLease};
 
 /// Most logs of a registry at a time.
@@ -47,7 +49,7 @@ pub const MOST_LOGS: u32 = 1024;
 const SLOT: usize = 4096;
 /// Such a block.
 type Slot = [u8; SLOT];
-/// Version of the registry's blocks.
+/// Version of the registry's blocks, but for rows of mapped logs.
 const VERSION: u32 = 1;
 
 /// The checksum of a block, which its last four bytes hold.

@@ -2,10 +2,11 @@
 
 use crate::directory::Shared;
 use crate::folder::{about, log_name};
+use crate::place::Proved;
 use crate::row::{LogEntry, MOST_LEASES, RegisteredLease, is_position};
 use crate::turns::Turns;
 use siftfs_base::{Result, corrupt};
-use siftfs_lease::LOG_BYTES;
+use siftfs_lease::{LOG_BYTES, LogMedium, LogShape};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -22,31 +23,39 @@ pub struct LogRow {
     shared: Arc<Shared>,
     row: Turns,
     file: File,
+    promise: String,
+}
+
+/// A log's file as its program gets it, and what was proved of it.
+pub(crate) struct LogFile {
+    pub file: File,
+    pub proved: Proved,
 }
 
 impl LogRow {
-    pub(crate) fn new(shared: Arc<Shared>, row: Turns, file: File) -> Self {
-        Self { shared, row, file }
+    pub(crate) fn new(shared: Arc<Shared>, row: Turns, log: LogFile) -> Self {
+        Self { shared, row, file: log.file, promise: log.proved.promise }
     }
 
     fn entry(&self) -> &LogEntry {
         self.row.entry().expect("a log has its row")
     }
 
-    /// The log's file and nothing else, opened with O_DIRECT to be read and written: the program's.
+    /// The log's file and nothing else, opened to be read and written, past the system's cache if
+    /// it is not mapped: the program's.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Key of its checksums.
-    pub fn key(&self) -> u64 {
-        self.entry().key
+    /// What its program has to know of it.
+    pub fn shape(&self) -> LogShape {
+        let LogEntry { len, key, medium, .. } = *self.entry();
+        LogShape { len, key, medium }
     }
 
-    /// Its length in bytes.
-    #[allow(clippy::len_without_is_empty)] // no log is empty
-    pub fn len(&self) -> u64 {
-        self.entry().len
+    /// How a batch of it becomes durable, and whether that outlives a power cut, for people.
+    pub fn promise(&self) -> &str {
+        &self.promise
     }
 
     /// Its number, which no other log of the registry ever has.
@@ -95,10 +104,27 @@ impl LogRow {
     /// Corrupt if no batch can end there, or it is before the present begin: nothing has changed.
     /// The storage's; then every later call fails.
     pub fn begin(&mut self, position: u64) -> Result<()> {
-        if position < self.entry().begin || !is_position(position) {
+        let LogEntry { begin, medium, .. } = *self.entry();
+        if position < begin || !is_position(position, medium) {
             return Err(corrupt("file log", format!("what it has cannot end at {position}")));
         }
         self.change(|entry| std::mem::replace(&mut entry.begin, position) != position)
+    }
+
+    /// No batch of the log is left, durably, whatever its row says. The file of a mapped log keeps
+    /// its length: its program would not survive another one.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn empty(&self) -> Result<()> {
+        let path = self.shared.folder.path().join(log_name(self.shared.name.uuid(), self.number()));
+        match self.shape().medium {
+            LogMedium::File => {
+                let emptied = self.file.set_len(0).and_then(|()| self.file.sync_all());
+                emptied.map_err(|error| about(&path, "empty", &error))
+            }
+            LogMedium::Byte | LogMedium::Volatile => fill(&self.file, &path),
+        }
     }
 
     /// The log goes: its row first, durably, and then the file.

@@ -3,7 +3,7 @@
 use crate::process::Process;
 use crate::{SLOT, Slot, VERSION, is_whole, seal};
 use siftfs_base::{Error, InodeNr, Result, corrupt};
-use siftfs_lease::LOG_BYTES;
+use siftfs_lease::{LOG_BYTES, LogMedium};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const MOST_LEASES: usize = 120;
 
 const MAGIC: [u8; 8] = *b"SIFTrow\x01";
-/// Positions in a log are multiples of this.
-const UNIT: u64 = 4096;
+/// Version of a row whose log is mapped: builds that know none refuse it.
+const MAPPED: u32 = 2;
 /// Beyond any log and any position.
 const MOST: u64 = 1 << 62;
 
@@ -43,7 +43,8 @@ struct Raw {
     lease_count: U32,
     started: U64,
     namespace: U64,
-    reserved0: [u8; 144],
+    medium: U32,
+    reserved0: [u8; 140],
     leases: [RawLease; MOST_LEASES],
     reserved1: [u8; 956],
     crc: U32,
@@ -72,6 +73,8 @@ pub(crate) struct LogEntry {
     pub key: u64,
     /// Bytes of the log.
     pub len: u64,
+    /// What it lies in.
+    pub medium: LogMedium,
     /// Position of the first batch that counts.
     pub begin: u64,
     /// The program that writes it.
@@ -103,7 +106,7 @@ impl Row {
         self.check().expect("a row is what its reader demands");
         let mut raw = Raw::new_zeroed();
         raw.magic = MAGIC;
-        raw.version = VERSION.into();
+        raw.version = self.version().into();
         raw.row = place.row.into();
         raw.registry = place.registry;
         raw.seq = self.seq.into();
@@ -126,9 +129,9 @@ impl Row {
             return Ok(None);
         }
         let found = raw.version.get();
-        if found != VERSION {
+        if ![VERSION, MAPPED].contains(&found) {
             return Err(Error::Incompatible(format!(
-                "a registry of private logs of version {found}; this build knows {VERSION}"
+                "a registry of private logs of version {found}; this build knows {VERSION} and {MAPPED}"
             )));
         }
         if (Place { registry: raw.registry, row: raw.row.get() }) != place {
@@ -137,7 +140,15 @@ impl Row {
         let entry = (raw.log.get() != 0).then(|| LogEntry::of(raw, place)).transpose()?;
         let row = Self { seq: raw.seq.get(), entry };
         row.check().map_err(|why| corrupt(what(place), why))?;
-        Ok(Some(row))
+        match row.version() == found {
+            true => Ok(Some(row)),
+            false => Err(corrupt(what(place), "its version is not that of its log's medium")),
+        }
+    }
+
+    fn version(&self) -> u32 {
+        let mapped = self.entry.as_ref().is_some_and(|entry| entry.medium.is_mapped());
+        if mapped { MAPPED } else { VERSION }
     }
 
     /// What a row must be, whether it is about to be written or was read.
@@ -146,6 +157,7 @@ impl Row {
         if entry.number == 0 || entry.leases.len() > MOST_LEASES {
             return Err("a log without a number, or of too many leases");
         }
+        let is_position = |n| is_position(n, entry.medium);
         let fits = (1..=LOG_BYTES).contains(&entry.len) && is_position(entry.len);
         if !fits || !is_position(entry.begin) {
             return Err("a length or a begin that no log has");
@@ -155,8 +167,8 @@ impl Row {
 }
 
 /// Can a batch begin here?
-pub(crate) fn is_position(n: u64) -> bool {
-    n.is_multiple_of(UNIT) && n < MOST
+pub(crate) fn is_position(n: u64, medium: LogMedium) -> bool {
+    n.is_multiple_of(medium.unit() as u64) && n < MOST
 }
 
 /// A row, in errors.
@@ -169,6 +181,7 @@ impl LogEntry {
         raw.log = self.number.into();
         raw.key = self.key.into();
         raw.len = self.len.into();
+        raw.medium = self.medium.number().into();
         raw.begin = self.begin.into();
         raw.boot = self.process.boot;
         raw.process = self.process.id.into();
@@ -192,7 +205,10 @@ impl LogEntry {
             ino: raw.ino.get(),
             generation: raw.generation.get(),
         };
+        let medium = LogMedium::of(raw.medium.get());
+        let medium = medium.ok_or_else(|| corrupt(what(place), "a log in nothing known"))?;
         Ok(Self {
+            medium,
             number: raw.log.get(),
             key: raw.key.get(),
             len: raw.len.get(),

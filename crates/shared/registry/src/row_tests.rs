@@ -15,6 +15,7 @@ pub(crate) fn entry(leases: u64) -> LogEntry {
         number: 17,
         key: 0x0102_0304_0506_0708,
         len: 8 << 20,
+        medium: LogMedium::File,
         begin: 12 << 20,
         process: Process { id: 4711, started: 815, boot: *b"boot-id-of-16-by", namespace: 77 },
         leases: (1..=leases).map(lease).collect(),
@@ -39,6 +40,22 @@ fn rows_come_back() {
     assert_eq!(Row::decode(&[0; SLOT], PLACE), Ok(None));
 }
 
+/// Builds that know of files only refuse a row of a mapped log by its version.
+#[test]
+fn rows_of_mapped_logs_have_a_version_of_their_own() {
+    for medium in [LogMedium::File, LogMedium::Byte, LogMedium::Volatile] {
+        let begin = if medium.is_mapped() { 64 } else { 4096 };
+        let row = Row { seq: 1, entry: Some(LogEntry { medium, begin, ..entry(1) }) };
+        let slot = row.encode(PLACE);
+        assert_eq!(slot[8], if medium.is_mapped() { 2 } else { 1 });
+        assert_eq!(Row::decode(&slot, PLACE), Ok(Some(row)));
+        let other = resealed(slot, 8, &(3 - u32::from(slot[8])).to_le_bytes());
+        assert!(matches!(Row::decode(&other, PLACE), Err(Error::Corrupt { .. })));
+    }
+    let unknown = resealed(row(1).encode(PLACE), 112, &3u32.to_le_bytes());
+    assert!(matches!(Row::decode(&unknown, PLACE), Err(Error::Corrupt { .. })));
+}
+
 #[test]
 fn every_byte_counts() {
     let good = row(2).encode(PLACE);
@@ -51,7 +68,7 @@ fn every_byte_counts() {
 
 #[test]
 fn other_versions_and_places_are_refused() {
-    let newer = resealed(row(2).encode(PLACE), 8, &2u32.to_le_bytes());
+    let newer = resealed(row(2).encode(PLACE), 8, &3u32.to_le_bytes());
     assert!(matches!(Row::decode(&newer, PLACE), Err(Error::Incompatible(_))));
     let others = [Place { row: 4, ..PLACE }, Place { registry: [1; 16], ..PLACE }];
     for other in others {

@@ -89,9 +89,11 @@ pub struct Mount {
 pub struct PrivateLogs {
     /// Programs that have a session.
     pub sessions: u64,
-    /// Those of them that make durable themselves what they wrote, by a log of their own (medium
-    /// *file*); for the others the daemon does (medium *daemon*).
+    /// Those of them that make durable themselves what they wrote, by a log of their own; for the
+    /// others the daemon does.
     pub file_logs: u64,
+    /// Each of the programs.
+    pub programs: Vec<LoggedProgram>,
     /// Files that are leased to them.
     pub leases: u64,
     /// Records that were taken in since it was mounted.
@@ -146,6 +148,20 @@ pub struct IngestSteps {
     pub patch: f64,
     /// Whole ingestions, of which the steps may go on beside each other.
     pub all: f64,
+}
+
+/// A program that has a session, and what makes durable what it writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoggedProgram {
+    /// Its process.
+    pub pid: u64,
+    /// `daemon`, or what its own log lies in: `file`, `byte` or `volatile`.
+    pub medium: String,
+    /// How that is done, and whether it outlives a power cut, for people.
+    pub promise: String,
+    /// Files that are leased to it.
+    pub leases: u64,
 }
 
 /// How the kernel's requests come.

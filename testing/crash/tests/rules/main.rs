@@ -5,6 +5,7 @@
 //! other there, and no single change lets them through.
 
 mod apart;
+mod byte_logs;
 mod compounds;
 mod durability;
 mod guards;

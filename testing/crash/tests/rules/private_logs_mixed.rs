@@ -7,7 +7,8 @@ use super::programs::{Folder, Program, dead, recovered};
 use siftfs_base::Rng;
 use siftfs_crash::{Bench, Config, VolumeKind};
 use siftfs_device::{Cut, Image};
-use siftfs_lease::Held;
+use siftfs_lease::{Held, LogMedium};
+use siftfs_placement::LogsPlace;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -86,13 +87,14 @@ struct Mix {
 }
 
 impl Mix {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, volatile: bool) -> Self {
         let b = Bench::new(VolumeKind::SMALL);
         for path in FILES {
             b.durable(path, b"");
         }
         let folder = Folder::new();
-        let directory = b.driver.volume.private_logs().directory(&folder.logs).expect("made");
+        let place = LogsPlace { dir: folder.logs.clone(), volatile };
+        let directory = b.driver.volume.private_logs().directory(place).expect("made");
         let mut child = dead();
         let program = Program::new(&directory, child.id());
         child.kill().and_then(|()| child.wait()).expect("gone");
@@ -134,9 +136,14 @@ impl Mix {
             fs::copy(&file, &to).expect("copied");
             if let (Some((at, len)), true) = (torn, file.to_string_lossy().contains("/log-")) {
                 let to = fs::OpenOptions::new().write(true).open(to).expect("opened");
-                for sector in (at..at + len).step_by(512) {
+                // What is lost at once: a sector, or words and cache lines of memory.
+                let part = match self.program.row.shape().medium {
+                    LogMedium::File => 512,
+                    _ => *self.rng.pick(&[8, 64]).expect("two"),
+                };
+                for place in (at..at + len).step_by(part) {
                     if self.rng.chance(30) {
-                        to.write_all_at(&[0; 512], sector).expect("torn");
+                        to.write_all_at(&vec![0; part], place).expect("torn");
                     }
                 }
             }
@@ -252,10 +259,20 @@ impl Mix {
 /// it in the row, and when records of a batch are written in another order.
 #[test]
 fn r36_whatever_an_fsync_promised_is_there() {
+    histories(false);
+}
+
+/// The same by a log in mapped memory, which loses words and cache lines.
+#[test]
+fn r43_whatever_an_fsync_promised_is_in_memory() {
+    histories(true);
+}
+
+fn histories(volatile: bool) {
     let config = Config::from_env(16, 60);
     let mut crashes = 0;
     for seed in config.first..config.first + config.seeds {
-        let (folder, all) = Mix::new(seed).run(config.ops);
+        let (folder, all) = Mix::new(seed, volatile).run(config.ops);
         crashes += all.len();
         for Crash { image, logs, seen, step } in all {
             folder.bring(&logs);

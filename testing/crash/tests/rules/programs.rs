@@ -2,7 +2,7 @@
 
 use siftfs_crash::{Bench, deterministic, mem_media};
 use siftfs_device::Image;
-use siftfs_lease::{Batches, Held, LogShape, Logged};
+use siftfs_lease::{Batches, Held, Logged};
 use siftfs_placement::{LogsReport, recover_on};
 use siftfs_registry::{Directory, LogRow, RegisteredLease};
 use std::fs;
@@ -63,7 +63,7 @@ pub struct Program {
 impl Program {
     pub fn new(directory: &Directory, process: u32) -> Self {
         let row = directory.new_log(process).expect("a log");
-        let batches = Batches::new(LogShape { len: row.len(), key: row.key() }).expect("it fits");
+        let batches = Batches::new(row.shape()).expect("it fits");
         Self { row, batches }
     }
 

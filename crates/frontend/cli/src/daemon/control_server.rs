@@ -11,9 +11,9 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde_json::Value;
 use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::Traffic;
-use siftfs_grantor::{Counts, IngestCounts};
+use siftfs_grantor::{Counts, IngestCounts, Program};
 use siftfs_proto::{Credentials, FileService, Reply, Request};
-use siftfs_status::{Ingest, IngestSteps, Mount, PrivateLogs, RequestLoop, Status};
+use siftfs_status::{Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, Status};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -303,15 +303,31 @@ fn mount(front: &Mounted) -> Mount {
         uptime_s: front.started.elapsed().as_secs_f64(),
         requests: requests.map(|(name, n)| (name.to_owned(), n)).collect(),
         request_loop: request_loop(&front.traffic),
-        private_logs: front.logs().map(private_logs),
+        private_logs: front.logs().map(|(counts, programs)| private_logs(counts, programs)),
         warnings: front.warnings.clone(),
     }
 }
 
-fn private_logs(counts: Counts) -> PrivateLogs {
+fn private_logs(counts: Counts, programs: Vec<Program>) -> PrivateLogs {
     let Counts { sessions, file_logs, leases, ingested, refused, ended, lost } = counts;
     let (records, bytes, ingest) = (ingested.records, ingested.bytes, back_end(ingested));
-    PrivateLogs { sessions, file_logs, leases, records, bytes, refused, ended, lost, ingest }
+    let programs = programs.into_iter().map(|program| {
+        let Program { process, medium, promise, leases } = program;
+        LoggedProgram { pid: process.into(), medium: medium.into(), promise, leases }
+    });
+    let programs = programs.collect();
+    PrivateLogs {
+        sessions,
+        file_logs,
+        programs,
+        leases,
+        records,
+        bytes,
+        refused,
+        ended,
+        lost,
+        ingest,
+    }
 }
 
 fn back_end(counts: IngestCounts) -> Ingest {

@@ -2,7 +2,7 @@
 
 use crate::options::parsed::FileLogs;
 use crate::options::size::parse_size;
-use siftfs_placement::MIN_MEMORY;
+use siftfs_placement::{LogsPlace, MIN_MEMORY};
 use std::fmt::Display;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -73,8 +73,11 @@ impl Given<'_> {
             "off" => Ok((false, FileLogs::None)),
             "daemon" => Ok((true, FileLogs::None)),
             "on" => Ok((true, FileLogs::Beside)),
-            dir if dir.starts_with('/') => Ok((true, FileLogs::In(dir.into()))),
-            _ => Err(self.wrong("not off, on, daemon or an absolute path")),
+            dir if dir.starts_with('/') => Ok((true, FileLogs::In(LogsPlace::from(dir)))),
+            place => match place.strip_prefix("volatile:").filter(|dir| dir.starts_with('/')) {
+                Some(dir) => Ok((true, FileLogs::In(LogsPlace::volatile(dir.as_ref())))),
+                None => Err(self.wrong("not off, on, daemon, an absolute path or volatile:/DIR")),
+            },
         }
     }
 

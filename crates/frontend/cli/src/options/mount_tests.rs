@@ -1,6 +1,7 @@
 use super::*;
+use crate::options::parsed::FileLogs;
 use siftfs_fuse::Requests;
-use siftfs_placement::TransportOptions;
+use siftfs_placement::{LogsPlace, TransportOptions};
 use std::time::Duration;
 
 fn parsed(list: &str) -> Result<Options, String> {
@@ -166,4 +167,12 @@ fn private_logs_exclude_what_they_cannot_be_beside() {
     }
     assert!(parsed("private_logs=on,operations=off,operations=on").is_ok());
     assert!(parsed("private_logs=yes").unwrap_err().contains("absolute path"));
+    let place = |dir: &str, volatile| FileLogs::In(LogsPlace { dir: dir.into(), volatile });
+    assert_eq!(parsed("private_logs=/logs").unwrap().file_logs, place("/logs", false));
+    let volatile = parsed("private_logs=volatile:/dev/shm/logs").unwrap();
+    assert_eq!(volatile.file_logs, place("/dev/shm/logs", true));
+    for bad in ["volatile:", "volatile:logs", "Volatile:/logs"] {
+        let refused = parsed(&format!("private_logs={bad}")).unwrap_err();
+        assert!(refused.contains("volatile:/DIR"), "{refused}");
+    }
 }

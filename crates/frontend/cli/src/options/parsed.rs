@@ -6,7 +6,7 @@ use crate::daemon::metrics_server::Address;
 use siftfs_fuse::MountOptions;
 use siftfs_grantor::How;
 use siftfs_placement::{
-    Address as ServiceAddress, Dial, OpenOptions, ServicePlace, TransportOptions,
+    Address as ServiceAddress, Dial, LogsPlace, OpenOptions, ServicePlace, TransportOptions,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub enum FileLogs {
     /// Beside the file that has the volume's log, or the volume.
     Beside,
     /// In this directory.
-    In(PathBuf),
+    In(LogsPlace),
 }
 
 /// Which process does the background work.

@@ -3,8 +3,8 @@
 use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
-    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, Mount, PrivateLogs,
-    RecordArea, RequestLoop, RuntimeStatus, Status, Urgency,
+    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram, Memory, Mount,
+    PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -102,11 +102,18 @@ fn private_logs(logs: &PrivateLogs) -> String {
         0 => String::new(),
         lost => format!(", {} LOST", count(lost)),
     };
+    // What each program's syncs are made durable by, the ways that there are.
+    let mut media: BTreeMap<String, u64> = BTreeMap::new();
+    for LoggedProgram { medium, promise, .. } in &logs.programs {
+        let by = if medium == "daemon" { medium.clone() } else { format!("{medium}: {promise}") };
+        *media.entry(by).or_default() += 1;
+    }
+    let media: Vec<_> = media.iter().map(|(by, n)| format!("{} by {by}", count(*n))).collect();
+    let media = if media.is_empty() { String::new() } else { format!(" ({})", media.join("; ")) };
     format!(
-        "; private logs of {} programs ({} sync by themselves), {} files leased, {} records taken in \
-         by {} writes{lost}",
+        "; private logs of {} programs{media}, {} files leased, {} records taken in by {} \
+         writes{lost}",
         count(logs.sessions),
-        count(logs.file_logs),
         count(logs.leases),
         count(logs.records),
         count(logs.ingest.writes)

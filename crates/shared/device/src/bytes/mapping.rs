@@ -159,6 +159,26 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(place.cast()) }.store(value.to_le(), Ordering::SeqCst);
     }
 
+    /// Has the kernel make the pages around a range writable, so that a store there is no fault.
+    ///
+    /// # Errors
+    /// `EFAULT` where a store would end the process by a signal: the file was made shorter, or its
+    /// file system has failed. `EINVAL` if the kernel does not know that call (Linux 5.14 does).
+    pub fn populate(&self, at: usize, len: usize) -> io::Result<()> {
+        let skip = at % rustix::param::page_size();
+        let from = self.place(at - skip, skip + len);
+        loop {
+            // SAFETY: the pages are mapped, and the call changes no memory.
+            match unsafe { libc::madvise(from.cast(), skip + len, libc::MADV_POPULATE_WRITE) } {
+                0 => return Ok(()),
+                _ => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+
     /// msync(2) of the pages around a range.
     pub fn sync(&self, at: usize, len: usize) -> io::Result<()> {
         let skip = at % rustix::param::page_size();

@@ -2,12 +2,14 @@
 //! region (PMR) of an NVMe controller, or, for tests and measurements, any file.
 
 mod lines;
+mod log_memory;
 mod mapping;
 mod open;
 mod place;
 mod pmr;
 mod promise;
 
+pub use log_memory::LogMemory;
 pub use place::{BytePlace, PciAddress};
 pub use promise::{BytePromise, LineFlush};
 

@@ -103,7 +103,7 @@ fn volatile(path: &Path, options: ByteOptions) -> Result<Opened> {
     Ok(Opened { file, path: path.to_owned(), kind, memory, promise, way })
 }
 
-fn cannot_map(path: &Path, e: &io::Error) -> Error {
+pub(super) fn cannot_map(path: &Path, e: &io::Error) -> Error {
     Error::Refused(format!("cannot map {}: {e}", path.display()))
 }
 
@@ -163,21 +163,30 @@ fn on_dax(path: &Path, meta: &Metadata, options: ByteOptions) -> Result<Opened> 
         return Err(not_dax(&file, path));
     }
     let len = prepare(&file, path, options)?;
-    let writable = !options.read_only;
+    let (memory, promise, way) = map_dax(&file, path, len, !options.read_only)?;
+    Ok(Opened { file, path: path.to_owned(), kind, memory, promise, way })
+}
+
+/// Maps a file on a file system with DAX, and says which promise holds.
+pub(super) fn map_dax(
+    file: &File,
+    path: &Path,
+    len: usize,
+    writable: bool,
+) -> Result<(Mapping, BytePromise, Way)> {
     let sync = Wish { writable, sync: true, populated: true };
-    let (memory, promise, way) = match Mapping::of(&file, len, sync) {
+    match Mapping::of(file, len, sync) {
         Ok(memory) => {
             let line = line_flush(path)?;
-            (memory, BytePromise::MapSync(line), Way::Lines(Some(line)))
+            Ok((memory, BytePromise::MapSync(line), Way::Lines(Some(line))))
         }
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
             let wish = Wish { writable, sync: false, populated: true };
-            let memory = Mapping::of(&file, len, wish).map_err(|e| cannot_map(path, &e))?;
-            (memory, BytePromise::Msync, Way::Msync)
+            let memory = Mapping::of(file, len, wish).map_err(|e| cannot_map(path, &e))?;
+            Ok((memory, BytePromise::Msync, Way::Msync))
         }
-        Err(e) => return Err(cannot_map(path, &e)),
-    };
-    Ok(Opened { file, path: path.to_owned(), kind, memory, promise, way })
+        Err(e) => Err(cannot_map(path, &e)),
+    }
 }
 
 fn not_dax(file: &File, path: &Path) -> Error {
@@ -191,7 +200,7 @@ fn not_dax(file: &File, path: &Path) -> Error {
 }
 
 /// Does the kernel say that the file's pages are the medium itself?
-fn is_dax(file: &File) -> bool {
+pub(super) fn is_dax(file: &File) -> bool {
     let said = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
     said.is_ok_and(|x| x.stx_attributes.contains(StatxAttributes::DAX))
 }

@@ -5,7 +5,7 @@ use crate::daemon::mounts::settings::OwnSettings;
 use crate::daemon::mounts::utab::Line;
 use crate::options::parsed::Options;
 use siftfs_fuse::{FuseMount, MountEntry, Traffic, Writers, apart, detach, mounts_of, top_mount};
-use siftfs_grantor::Counts;
+use siftfs_grantor::{Counts, Program};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -73,8 +73,8 @@ impl Mounted {
     }
 
     /// What there is of private logs, if programs may have them.
-    pub fn logs(&self) -> Option<Counts> {
-        self.logs.as_ref().map(PrivateLogs::counts)
+    pub fn logs(&self) -> Option<(Counts, Vec<Program>)> {
+        self.logs.as_ref().map(|logs| (logs.counts(), logs.programs()))
     }
 
     /// It is not served any more: what its programs have published is taken in.

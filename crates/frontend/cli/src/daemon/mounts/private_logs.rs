@@ -8,9 +8,9 @@ use crate::options::parsed::FileLogs;
 use siftfs_base::{InodeNr, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, MountOptions, Tokens};
 use siftfs_grantor::{
-    Bounds, Counts, Grantor, How, LogFile, Logs, Opens, Peer, Redeemed, Redeems, Token,
+    Bounds, Counts, Grantor, How, LogFile, Logs, Opens, Peer, Program, Redeemed, Redeems, Token,
 };
-use siftfs_placement::PrivateLogs as Registry;
+use siftfs_placement::{LogsPlace, PrivateLogs as Registry};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -53,12 +53,12 @@ impl Redeems for Given {
 /// Where file logs are made.
 struct Directory {
     registry: Arc<Registry>,
-    dir: PathBuf,
+    place: LogsPlace,
 }
 
 impl Logs for Directory {
     fn create(&self, process: u32) -> VolumeResult<Box<dyn LogFile>> {
-        let log = self.registry.directory(&self.dir)?.new_log(process)?;
+        let log = self.registry.directory(self.place.clone())?.new_log(process)?;
         Ok(Box::new(log))
     }
 }
@@ -76,17 +76,21 @@ pub struct LogPlace<'a> {
 impl LogPlace<'_> {
     /// Where file logs are made, if there are to be any. The directory is there afterwards.
     fn logs(self, read_only: bool) -> io::Result<Option<Arc<dyn Logs>>> {
-        let dir = match self.wanted {
+        let place = match self.wanted {
             FileLogs::None => return Ok(None),
-            FileLogs::In(dir) => dir.clone(),
-            FileLogs::Beside => beside(self.beside)?,
+            FileLogs::In(place) => place.clone(),
+            FileLogs::Beside => LogsPlace::from(&beside(self.beside)?),
         };
         // On a read-only mount no program writes.
         if !read_only {
-            let made = self.registry.directory(&dir);
+            if place.volatile {
+                let dir = place.dir.display();
+                tracing::warn!(%dir, "a power cut loses what programs sync: their logs are volatile");
+            }
+            let made = self.registry.directory(place.clone());
             made.map_err(|e| io::Error::other(format!("private_logs: {e}")))?;
         }
-        Ok(Some(Arc::new(Directory { registry: self.registry, dir })))
+        Ok(Some(Arc::new(Directory { registry: self.registry, place })))
     }
 }
 
@@ -149,6 +153,11 @@ impl PrivateLogs {
     /// What there is, and was.
     pub fn counts(&self) -> Counts {
         self.grantor.counts()
+    }
+
+    /// The programs that have sessions.
+    pub fn programs(&self) -> Vec<Program> {
+        self.grantor.programs()
     }
 
     /// The mount is gone: takes in what programs have published, and ends their sessions.

@@ -126,7 +126,8 @@ pub const OPTIONS: &[MountOption] = &[
         "whether programs may keep what they write to a file in a log of their own that the \
          daemon reads, and where it is made durable: off; on (a file of the program's own, beside \
          the volume's); an absolute path of a directory for such files (a volume on a device needs \
-         that); daemon (in the volume, by the daemon). Not with write_cache=writeback or \
+         that; persistent memory is mapped); volatile:/DIR (mapped files that a power cut may \
+         empty, to measure); daemon (in the volume, by the daemon). Not with write_cache=writeback or \
          operations=off",
         |o, v| {
             let (logs, place) = v.file_logs()?;
