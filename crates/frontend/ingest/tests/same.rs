@@ -61,7 +61,9 @@ fn run(ops: &[Op], how: How, store: &Store) -> (HashMap<u32, File>, HashMap<u32,
             Op::End { slot } => sides.end(store, slot).unwrap(),
             Op::Write { slot, offset, len, time } => {
                 counter = counter.wrapping_mul(31).wrapping_add(7);
-                let bytes: Vec<u8> = (0..len).map(|i| counter.wrapping_add(i as u8)).collect();
+                // No part of it looks like another one.
+                let byte = |i: usize| (i.wrapping_mul(0x9e37_79b1) >> 11) as u8;
+                let bytes: Vec<u8> = (0..len).map(|i| counter.wrapping_add(byte(i))).collect();
                 if sides.publish(slot, offset, &bytes, time) == Publish::Full {
                     sides.ingest(store).unwrap();
                     let again = sides.publish(slot, offset, &bytes, time);
