@@ -47,7 +47,7 @@ fn goes_on(instruction: &Instruction) -> bool {
 }
 
 /// Looks at a function's code, which begins at this address. `whole`: the code ends where the
-/// function does. Otherwise the jump must fit into one instruction, into whose middle nothing jumps.
+/// function does. Otherwise the jump must fit into one instruction, whose middle nothing jumps to.
 /// None if the code is not understood, or cannot be moved.
 pub fn understood(code: &[u8], ip: u64, whole: bool) -> Option<Moved> {
     let Some(known) = known::begins(code, whole) else { return decoded(code, ip, whole) };
