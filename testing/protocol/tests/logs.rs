@@ -42,7 +42,9 @@ explored!(
     full,
     ages,
     sizes,
-    unwritable
+    unwritable,
+    own_kernel,
+    unlogged
 );
 
 /// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.

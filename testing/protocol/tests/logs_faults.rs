@@ -64,6 +64,18 @@ fn aging(mut config: Config) -> Config {
     config
 }
 
+/// The same where the registry cannot be written, and then power fails.
+fn given_up(mut config: Config) -> Config {
+    config.faults = Faults { total: 2, row: 1, power: 1, ..Faults::default() };
+    config
+}
+
+/// The same where a batch cannot be written, and then power fails.
+fn failed(mut config: Config) -> Config {
+    config.faults = Faults { total: 2, log: 1, power: 1, ..Faults::default() };
+    config
+}
+
 /// A file is leased, written and read by both.
 fn shared() -> Config {
     new(&[(Holder, &[Write(0), Read(0)]), (Mount, &[Write(0), Read(0)])]).leasing(&[0], &[0])
@@ -154,7 +166,6 @@ macro_rules! faults {
             }
         )*
         const BROKEN: &[&str] = &[$($property),*];
-        const PLANTED: &[Mutation] = &[$($mutation),*];
     };
 }
 
@@ -194,6 +205,12 @@ faults! {
         RegisterBeforeForget, PROMISE, cut(synced_unregistered(), 1);
     r36_a_sync_ends_leases_of_the_log: SyncKeepsLeases, PROMISE, cut(synced(), 1);
     r36_the_registry_is_named_before_a_log_is_passed: NamedLate, PROMISE, cut(unmade(), 1);
+    r36_a_log_that_is_given_up_is_left_to_its_program:
+        EmptiedInPlace, PROMISE, given_up(crossed());
+    r36_a_log_is_given_up_before_it_is_emptied: GivenUpUntold, PROMISE, given_up(both_logged());
+    r36_files_are_durable_before_it_is: GivenUpBeforeSync, PROMISE, given_up(crossed());
+    r36_a_log_that_is_given_up_is_empty: GivenUpFull, PROMISE, given_up(crossed());
+    r36_a_batch_that_failed_is_forgotten: FailedBatchStays, PROMISE, failed(logged());
     r16_a_log_goes_after_its_row: FileBeforeRow, MISSING, dead_and_cut();
     l4_nobody_waits_for_a_program: AsksTheHolder, ANSWERED, stopped(written());
     l4_a_program_waits_for_no_dead_daemon: WaitsForTheDead, ANSWERED, orphaned(first());
@@ -250,6 +267,22 @@ fn ended_by_death() -> Config {
     let programs: &[(Who, &[Call])] =
         &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Write(0), Fsync(0)])];
     new(programs).leasing(&[0], &[0])
+}
+
+/// While one file is made durable by the log another lease of it ends.
+fn crossed() -> Config {
+    let programs: &[(Who, &[Call])] = &[
+        (Holder, &[Write(0), Fsync(0), Write(0), Fsync(0)]),
+        (Mount, &[Read(1)]),
+    ];
+    new(programs).leasing(&[0, 1], &[0, 1])
+}
+
+/// The same, and the log's file goes on.
+fn both_logged() -> Config {
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Read(1)])];
+    new(programs).leasing(&[0, 1], &[0, 1])
 }
 
 /// Every property is in the list above.

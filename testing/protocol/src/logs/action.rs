@@ -30,6 +30,10 @@ pub enum Action {
     Step,
     /// The grantor's next step is an ingestion, and the Runtime cannot write this file.
     Fail(usize),
+    /// The batch that is on its way cannot be written. It lies there all the same, or not.
+    LogFails(bool),
+    /// The registry's row cannot be written. It lies there all the same, or not.
+    RowFails(bool),
     /// The Runtime makes durable by age what it has.
     Commit,
     /// The word of orders is counted up late (planted fault only).

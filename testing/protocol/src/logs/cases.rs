@@ -1,6 +1,6 @@
 //! The configurations that the tests explore completely.
 
-use super::config::Call::{self, Forget, Fsync, Lease, Order, Read, Return, Stat, Sync, Write};
+use super::config::Call::{self, Forget, Fsync, Kernel, Lease, Order, Read, Return, Stat, Sync, Write};
 use super::config::Who::{Holder, Mount};
 use super::config::{Config, Faults, Who};
 use super::landmarks::names as seen;
@@ -143,6 +143,29 @@ pub fn unwritable() -> Case {
     Case { config, reaches: &[seen::COUNTS] }
 }
 
+/// A program goes by the kernel beside its own lease.
+pub fn own_kernel() -> Case {
+    let programs: &[(Who, &[Call])] = &[
+        (Holder, &[Write(0), Fsync(0), Kernel(0), Fsync(0)]),
+        (Holder, &[Lease(0), Write(0)]),
+        (Mount, &[Read(0)]),
+    ];
+    let mut config = Config::new("own kernel", programs).leasing(&[0], &[0]);
+    config.faults = faults(1, 1, 1, 1);
+    Case { config, reaches: &[seen::COUNTS, seen::UNCOVERED] }
+}
+
+/// The log, or the registry, cannot be written.
+pub fn unlogged() -> Case {
+    let programs: &[(Who, &[Call])] = &[
+        (Holder, &[Write(0), Fsync(0), Write(1), Write(0), Fsync(0), Fsync(1)]),
+        (Mount, &[Write(1), Fsync(1)]),
+    ];
+    let mut config = Config::new("unlogged", programs).leasing(&[0, 1], &[0, 1]);
+    config.faults = Faults { log: 1, row: 1, ..faults(2, 1, 1, 1) };
+    Case { config, reaches: &[seen::COUNTS, seen::GIVEN_UP, seen::WITHOUT_LOG] }
+}
+
 /// What the everyday run explores.
 pub fn everyday() -> Vec<Case> {
     vec![
@@ -156,6 +179,8 @@ pub fn everyday() -> Vec<Case> {
         ages(),
         sizes(),
         unwritable(),
+        own_kernel(),
+        unlogged(),
     ]
 }
 

@@ -72,6 +72,10 @@ pub struct Faults {
     pub stop: u8,
     /// The Runtime cannot write what the grantor takes in.
     pub io: u8,
+    /// A batch cannot be written; it may lie there nonetheless.
+    pub log: u8,
+    /// The registry's row cannot be written; either row may lie there.
+    pub row: u8,
 }
 
 /// A fault of the protocol itself, planted to see that a property notices it.
@@ -131,6 +135,16 @@ pub enum Mutation {
     OrderAfterAnswer,
     /// `siftfs sync` goes on with the leases that the log counts for.
     SyncKeepsLeases,
+    /// A log that is given up is emptied in its place, where its program may still write.
+    EmptiedInPlace,
+    /// The words still say that the log is a way when it is given up.
+    GivenUpUntold,
+    /// A log is given up before its files are durable.
+    GivenUpBeforeSync,
+    /// A log that is given up is left as it is.
+    GivenUpFull,
+    /// A batch that could not be written is not forgotten.
+    FailedBatchStays,
     /// The host record names the registry after the first fsync that counts on it.
     NamedLate,
     /// A log's file is removed before its row.
@@ -145,8 +159,6 @@ pub enum Mutation {
     ReplayAll,
     /// Recovery reads the log from its start, and not from *begin*.
     ReplayForgotten,
-    /// Recovery's second phase comes before the lanes.
-    LogsBeforeLanes,
     /// The host record forgets the registry before the files are durable.
     UnnamedBeforeDurable,
     /// The host record says clean and still names the registry.

@@ -64,7 +64,6 @@ impl Scene {
     pub(crate) fn may_recover(&self, config: &Config) -> bool {
         match self.daemon {
             Daemon::Up => false,
-            Daemon::Down if config.has(Mutation::LogsBeforeLanes) => !self.must_wait(),
             Daemon::Lanes => !self.must_wait() || config.has(Mutation::NoWait),
             _ => true,
         }

@@ -9,6 +9,18 @@ use super::state::{
 const END: &[Step] =
     &[Step::Recall, Step::Ingest, Step::Ended, Step::Sync, Step::Unlog, Step::GiveBack];
 
+/// A log is given up, because the registry cannot be written.
+fn giving_up(config: &Config) -> &'static [Step] {
+    match config.mutation {
+        Some(Mutation::GivenUpUntold) => &[Step::Ingest, Step::Sync, Step::Empty],
+        Some(Mutation::GivenUpBeforeSync) => {
+            &[Step::Uncover, Step::Ingest, Step::Empty, Step::Sync]
+        }
+        Some(Mutation::GivenUpFull) => &[Step::Uncover, Step::Ingest, Step::Sync],
+        _ => &[Step::Uncover, Step::Ingest, Step::Sync, Step::Empty],
+    }
+}
+
 /// The steps of a job.
 fn steps(config: &Config, kind: Kind) -> Vec<Step> {
     use Step::{
@@ -121,9 +133,14 @@ impl Scene {
         };
         let end = match kind {
             Kind::Forget => self.program.forget.take().expect("seen before"),
+            // What could not be written lies before the position, too.
+            _ if self.program.medium == Medium::Daemon && config.has(Mutation::FailedBatchStays) => {
+                self.program.position - 1
+            }
             _ => self.program.position,
         };
-        self.job = Some(Job { kind, done: 0, ends, order: self.words.order, end, client, file });
+        let order = self.words.order;
+        self.job = Some(Job { kind, done: 0, giving: 0, ends, order, end, client, file });
         self.pass(config);
     }
 
@@ -135,7 +152,7 @@ impl Scene {
     /// Is the file's lease in the row?
     pub(crate) fn is_logged(&self, file: usize) -> bool {
         let number = self.words.slots[file].number;
-        number != 0 && self.disk.row.is_some_and(|row| row.leases[file] == number)
+        number != 0 && self.logged[file] == number
     }
 
     /// An fsync of a lease that has ended: an error that was not told, or the kernel's way.
@@ -170,17 +187,28 @@ impl Scene {
     /// The job's next step.
     pub(crate) fn next(&self, config: &Config) -> Option<Step> {
         let job = self.job?;
-        steps(config, job.kind).get(job.done).copied()
+        match job.giving {
+            0 => steps(config, job.kind).get(job.done).copied(),
+            giving => giving_up(config).get(giving - 1).copied(),
+        }
+    }
+
+    /// The step is done.
+    fn advance(&mut self, config: &Config) {
+        let Some(job) = &mut self.job else { return };
+        match job.giving {
+            0 => job.done += 1,
+            giving if giving == giving_up(config).len() => job.giving = 0,
+            _ => job.giving += 1,
+        }
     }
 
     /// Passes over steps that do nothing, and ends a job that has no more.
     fn pass(&mut self, config: &Config) {
-        while let Some(job) = self.job {
+        while self.job.is_some() {
             match self.next(config) {
                 None => self.job = None,
-                Some(step) if self.is_idle(config, step) => {
-                    self.job = Some(Job { done: job.done + 1, ..job });
-                }
+                Some(step) if self.is_idle(config, step) => self.advance(config),
                 Some(_) => return,
             }
         }
@@ -188,19 +216,27 @@ impl Scene {
 
     /// Would this step change nothing?
     fn is_idle(&self, config: &Config, step: Step) -> bool {
-        let Some(Job { ends, kind, end, file, .. }) = self.job else { return true };
+        let Some(Job { ends, kind, end, file, giving, .. }) = self.job else { return true };
         let logged = || files(ends).any(|f| self.is_logged(f));
         match step {
             Step::Recall | Step::Ended | Step::GiveBack => ends == 0,
             Step::Ingest => self.ring.tail == self.ring.head(),
+            Step::Sync if giving > 0 => (0..FILES).all(|f| !self.is_logged(f)),
             Step::Sync if matches!(kind, Kind::Promise | Kind::Forget) => false,
             Step::Sync if config.has(Mutation::UnlogBeforeSync) => ends == 0,
             Step::Sync | Step::Unlog => !logged(),
-            Step::Forget => self.disk.row.is_none_or(|row| row.begin >= end),
+            Step::Forget => self.failed || self.disk.row.is_none_or(|row| row.begin >= end),
             Step::BeginWord => self.words.begin >= end,
-            Step::Register => self.disk.row.is_none() || file.is_some_and(|f| self.is_logged(f)),
+            Step::Register => {
+                let there = file.is_some_and(|f| self.is_logged(f));
+                there || self.failed || self.disk.row.is_none()
+            }
+            Step::Cover => {
+                let early = config.has(Mutation::RegisterAfterAnswer);
+                !early && file.is_none_or(|f| !self.is_logged(f))
+            }
             Step::DropRow => self.disk.row.is_none(),
-            Step::DropFile | Step::Cover | Step::Answer => false,
+            Step::DropFile | Step::Answer | Step::Uncover | Step::Empty => false,
             Step::Name => self.disk.named,
             Step::MakeRow | Step::Pass => false,
         }
@@ -226,15 +262,9 @@ impl Scene {
                 files(job.ends).for_each(|f| self.words.slots[f].ingested = self.ring.tail);
             }
             Step::Sync => self.sync_for(config, &job, file),
-            Step::Unlog => self.change_row(|row| files(job.ends).for_each(|f| row.leases[f] = 0)),
+            Step::Unlog | Step::Forget | Step::Register => self.change_row(step, true),
             Step::GiveBack => self.give_back(&job),
-            Step::Forget => self.change_row(|row| row.begin = row.begin.max(job.end)),
             Step::BeginWord => self.words.begin = self.words.begin.max(job.end),
-            Step::Register => {
-                let file = file.expect("an fsync has its file");
-                let number = self.words.slots[file].number;
-                self.change_row(|row| row.leases[file] = number);
-            }
             Step::Cover => {
                 let late = config.has(Mutation::OrderReadLate);
                 let order = if late { self.words.order } else { job.order };
@@ -250,23 +280,60 @@ impl Scene {
                 // The fsync that asked for it is asked next.
                 self.program.medium = Medium::File;
             }
+            Step::Uncover => self.words.slots.iter_mut().for_each(|slot| slot.covered = 0),
+            Step::Empty => self.empty(config),
             Step::DropRow => self.disk.row = None,
             Step::DropFile => {
                 self.disk.log = None;
                 self.over = true;
             }
         }
-        let Some(job) = &mut self.job else { return };
-        job.done += 1;
+        self.advance(config);
         self.pass(config);
+    }
+
+    /// The registry's row is written, or not, and the grantor knows it by now.
+    fn change_row(&mut self, step: Step, written: bool) {
+        let job = self.job.expect("asked before");
+        let file = job.file.unwrap_or_default();
+        let number = self.words.slots[file].number;
+        match step {
+            Step::Unlog => files(job.ends).for_each(|f| self.logged[f] = 0),
+            Step::Register if !self.failed => self.logged[file] = number,
+            _ => {}
+        }
+        let Some(row) = self.disk.row.as_mut().filter(|_| written) else { return };
+        match step {
+            Step::Unlog => files(job.ends).for_each(|f| row.leases[f] = 0),
+            Step::Register => row.leases[file] = number,
+            _ => row.begin = row.begin.max(job.end),
+        }
+    }
+
+    /// Is the grantor about to write the row?
+    pub(crate) fn writes_row(&self, config: &Config) -> bool {
+        matches!(self.next(config), Some(Step::Unlog | Step::Forget | Step::Register))
+    }
+
+    /// It cannot, and either row may lie there: the log is given up.
+    pub(crate) fn row_fails(&mut self, config: &Config, written: bool) {
+        let step = self.next(config).expect("asked before");
+        self.failed = true;
+        self.change_row(step, written);
+        let job = self.job.as_mut().expect("asked before");
+        (job.done, job.giving) = (job.done + 1, 1);
+        self.pass(config);
+    }
+
+    /// The log has nothing any more, and its program writes elsewhere.
+    fn empty(&mut self, config: &Config) {
+        self.logged = [0; FILES];
+        self.disk.log = Some(Default::default());
+        self.program.detached = !config.has(Mutation::EmptiedInPlace);
     }
 
     fn say(&mut self, set: u8, said: Said) {
         files(set).for_each(|f| self.words.slots[f].said = said);
-    }
-
-    fn change_row(&mut self, change: impl FnOnce(&mut Row)) {
-        self.disk.row.iter_mut().next().map(change);
     }
 
     /// What is published becomes the files', of leases that last. The Runtime cannot write `fails`.
@@ -312,7 +379,7 @@ impl Scene {
         for floor in [&mut ghost.returned, &mut ghost.wrote, &mut ghost.promised] {
             floor[file] = floor[file].min(there);
         }
-        self.job = Some(Job { done: job.done + 1, ..job });
+        self.advance(config);
         self.pass(config);
     }
 
@@ -321,6 +388,7 @@ impl Scene {
         let own = |f: &usize| job.kind == Kind::Promise && Some(*f) == file;
         let alone = config.has(Mutation::SyncOwnAlone) && job.kind == Kind::Promise;
         let of_job = |f: &usize| match job.kind {
+            _ if job.giving > 0 => self.is_logged(*f),
             Kind::Promise | Kind::Forget => own(f) || self.is_logged(*f) && !alone,
             _ => job.ends & 1 << f != 0,
         };

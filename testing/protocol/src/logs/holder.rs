@@ -136,7 +136,7 @@ impl Scene {
         self.clients[client].record = self.ring.head();
         self.clients[client].at = At::Asked;
         let room = self.program.position - self.words.begin < LOG;
-        if self.program.medium == Medium::Unknown || !self.log_promises(config, client, file) {
+        if self.program.medium != Medium::File || !self.log_promises(config, client, file) {
             return;
         }
         if self.ring.logged == self.ring.head() {
@@ -149,10 +149,8 @@ impl Scene {
         let first = self.ring.logged.max(left_out);
         let records = self.ring.records[usize::from(first)..].to_vec();
         let position = self.program.position;
-        if let Some(log) = &mut self.disk.log {
-            // What was there is gone as soon as the write begins.
-            log[usize::from(position % LOG)] = None;
-        }
+        // What was there is gone as soon as the write begins.
+        self.put(position, None);
         self.program.writing = Some(Batch { position, records });
         self.program.position += 1;
         self.clients[client].at = At::Writing;
@@ -169,15 +167,30 @@ impl Scene {
 
     pub(crate) fn persist(&mut self, config: &Config) {
         let batch = self.program.writing.take().expect("asked before");
-        let place = usize::from(batch.position % LOG);
-        if let Some(log) = &mut self.disk.log {
-            log[place] = Some(batch);
-        }
+        self.put(batch.position, Some(batch));
         let Some(client) = self.clients.iter().position(|c| c.at == At::Writing) else { return };
         // Nothing is published between the batch and its fsync's look but what came later.
         self.ring.logged = self.ring.logged.max(self.clients[client].record);
         let file = self.call(config, client).and_then(Call::file).expect("an fsync has its file");
         self.log_has(config, client, file);
+    }
+
+    /// The program changes its log, if its descriptor still is of that.
+    fn put(&mut self, position: u8, batch: Option<Batch>) {
+        if let Some(log) = self.disk.log.as_mut().filter(|_| !self.program.detached) {
+            log[usize::from(position % LOG)] = batch;
+        }
+    }
+
+    /// The batch on its way cannot be written, and may be there: the daemon is asked from now on.
+    pub(crate) fn log_fails(&mut self, written: bool) {
+        let batch = self.program.writing.take().expect("asked before");
+        if written {
+            self.put(batch.position, Some(batch));
+        }
+        self.program.medium = Medium::Daemon;
+        let writing = self.clients.iter_mut().filter(|c| c.at == At::Writing);
+        writing.for_each(|c| c.at = At::Asked);
     }
 
     /// The log has all that the fsync is about.

@@ -29,6 +29,10 @@ pub mod names {
     pub const FULL: &str = "an fsync goes by the daemon because the log is full";
     /// R47.
     pub const ORPHANED: &str = "a program dies with published bytes that nothing else has";
+    /// The registry cannot be written.
+    pub const GIVEN_UP: &str = "a log is given up while a batch is on its way";
+    /// The log cannot.
+    pub const WITHOUT_LOG: &str = "an fsync goes by the daemon because the log failed";
 }
 
 fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
@@ -84,6 +88,11 @@ fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
             full && clients().filter(asks).any(|c| slot(c).is_some_and(|slot| slot.covered != 0))
         }
         ORPHANED => !s.program.alive && s.daemon == Daemon::Up && s.ring.tail < s.ring.head(),
+        GIVEN_UP => s.failed && s.program.writing.is_some(),
+        WITHOUT_LOG => clients().any(|c| {
+            let fsync = matches!(s.call(config, c), Some(Call::Fsync(_)));
+            fsync && s.clients[c].at == At::Asked && s.program.medium == Medium::Daemon
+        }),
         _ => unreachable!("no landmark has this name: {landmark}"),
     }
 }

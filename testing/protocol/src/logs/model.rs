@@ -92,7 +92,7 @@ impl Logs {
 
     fn faults(&self, s: &Scene, out: &mut Vec<Action>) {
         let limits = self.config.faults;
-        let [program, daemon, power, stop, io] = s.ghost.faults;
+        let [program, daemon, power, stop, io, log, row] = s.ghost.faults;
         if s.ghost.faults.iter().sum::<u8>() >= limits.total {
             return;
         }
@@ -103,6 +103,12 @@ impl Logs {
         out.extend((power < limits.power && on).then_some(Action::Power));
         let runs = s.program.alive && !s.program.stopped;
         out.extend((stop < limits.stop && runs).then_some(Action::Stop));
+        if log < limits.log && runs && s.may_persist() {
+            out.extend([Action::LogFails(false), Action::LogFails(true)]);
+        }
+        if row < limits.row && s.writes_row(&self.config) {
+            out.extend([Action::RowFails(false), Action::RowFails(true)]);
+        }
         if io < limits.io {
             let fails = (0..FILES).filter(|file| s.may_fail(&self.config, *file));
             out.extend(fails.map(Action::Fail));
@@ -133,26 +139,32 @@ impl Logs {
             }
             Action::Recover => s.recover(config),
             Action::Expire => s.words.vouched = false,
-            Action::Fail(file) => {
-                s.ghost.faults[4] += 1;
-                s.fail(config, file);
-            }
-            Action::Stop => {
-                s.ghost.faults[3] += 1;
-                s.program.stopped = true;
-            }
-            Action::Dies => {
-                s.ghost.faults[0] += 1;
-                s.dies(config);
-            }
-            Action::Kill => {
-                s.ghost.faults[1] += 1;
-                s.kill(config);
-            }
-            Action::Power => {
-                s.ghost.faults[2] += 1;
-                s.power(config);
-            }
+            fault => self.apply_fault(s, fault),
+        }
+    }
+
+    /// What fails, or dies.
+    fn apply_fault(&self, s: &mut Scene, fault: Action) {
+        let config = &self.config;
+        let kind = match fault {
+            Action::Dies => 0,
+            Action::Kill => 1,
+            Action::Power => 2,
+            Action::Stop => 3,
+            Action::Fail(_) => 4,
+            Action::LogFails(_) => 5,
+            _ => 6,
+        };
+        s.ghost.faults[kind] += 1;
+        match fault {
+            Action::Dies => s.dies(config),
+            Action::Kill => s.kill(config),
+            Action::Power => s.power(config),
+            Action::Stop => s.program.stopped = true,
+            Action::Fail(file) => s.fail(config, file),
+            Action::LogFails(written) => s.log_fails(written),
+            Action::RowFails(written) => s.row_fails(config, written),
+            other => unreachable!("no fault: {other:?}"),
         }
     }
 
@@ -178,6 +190,8 @@ impl Logs {
             daemon: Daemon::Up,
             over: false,
             job: None,
+            logged: [0; FILES],
+            failed: false,
             drawn: 0,
             late: 0,
             words: Words { slots, order: 1, begin: 0, vouched: true },
@@ -208,6 +222,7 @@ impl Model for Logs {
         for file in &self.config.logged {
             let slot = &mut scene.words.slots[*file];
             slot.covered = scene.words.order;
+            scene.logged[*file] = slot.number;
             if let Some(row) = &mut scene.disk.row {
                 row.leases[*file] = slot.number;
             }

@@ -38,7 +38,7 @@ impl Scene {
         }
         match call {
             Call::Read(file) => self.sees(client, file, self.files[file].now),
-            Call::Stat(file) => self.sees(client, file, self.shown(config, file)),
+            Call::Stat(file) => self.sees(client, file, self.shown(file)),
             Call::Write(file) | Call::Kernel(file) => {
                 let version = self.ghost.draw(file);
                 self.files[file].now = version;
@@ -64,11 +64,10 @@ impl Scene {
     }
 
     /// The size that others are shown: what the holder says, but no less than what is there.
-    fn shown(&self, config: &Config, file: usize) -> u8 {
+    fn shown(&self, file: usize) -> u8 {
         let slot = self.words.slots[file];
         let there = self.files[file].now;
         match self.leases[file] != Leased::No && self.is_granted(file, slot.number) {
-            true if config.has(Mutation::SizeOfTheWord) => self.ring.sizes[file],
             true => there.max(self.ring.sizes[file]),
             false => there,
         }

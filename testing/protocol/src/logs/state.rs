@@ -92,6 +92,8 @@ pub enum Medium {
     Unknown,
     /// Its log.
     File,
+    /// The daemon: its log could not be written.
+    Daemon,
 }
 
 /// The program with the private log.
@@ -113,6 +115,8 @@ pub struct Program {
     pub writing: Option<Batch>,
     /// What the daemon was told to forget, and has not begun to.
     pub forget: Option<u8>,
+    /// Its descriptor is of a file that is no log any more.
+    pub detached: bool,
 }
 
 /// What the Runtime says of a lease.
@@ -197,6 +201,10 @@ pub enum Step {
     Name,
     /// The log is handed over.
     Pass,
+    /// The log is given up: the words *covered* say that it is no way.
+    Uncover,
+    /// The log has nothing any more.
+    Empty,
     /// The row goes.
     DropRow,
     /// The log's file goes.
@@ -210,6 +218,8 @@ pub struct Job {
     pub kind: Kind,
     /// Steps that are done.
     pub done: usize,
+    /// The registry could not be written, and the log is given up: how many steps of that begun.
+    pub giving: usize,
     /// Files whose leases end, one bit each.
     pub ends: u8,
     /// The order when it began.
@@ -344,8 +354,8 @@ pub struct Ghost {
     pub promised_orders: u8,
     /// Properties that a step has broken, one bit each.
     pub broken: u8,
-    /// Faults so far: program killed, daemon killed, power, program stopped, the Runtime's writes.
-    pub faults: [u8; 5],
+    /// Faults so far, in the order of [`super::config::Faults`].
+    pub faults: [u8; 7],
 }
 
 impl Ghost {
@@ -383,6 +393,10 @@ pub struct Scene {
     pub over: bool,
     /// What the grantor is doing.
     pub job: Option<Job>,
+    /// Numbers of the leases that the log counts for, as the grantor has it; 0: none.
+    pub logged: [u8; FILES],
+    /// The registry could not be written.
+    pub failed: bool,
     /// Leases that it has granted.
     pub drawn: u8,
     /// Orders of which the word does not tell yet (planted fault only).
