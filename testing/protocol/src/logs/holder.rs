@@ -40,6 +40,8 @@ impl Scene {
         let in_it = |client: &Client| matches!(client.at, At::Filled | At::Headed);
         let filled = || self.clients.iter().any(in_it);
         match (config.who(client), call) {
+            // Without a daemon there is no mount.
+            (Who::Mount, _) => self.daemon == Daemon::Up,
             (Who::Holder, Call::Lease(file) | Call::Return(file)) => !self.is_busy(config, file),
             (Who::Holder, Call::Fsync(_) | Call::Forget) => {
                 !self.is_medium_taken(config) && !filled()
