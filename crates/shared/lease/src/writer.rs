@@ -163,16 +163,18 @@ impl<G: Words, H: Own> Writer<G, H> {
         let len = u32::try_from(bytes.len()).expect("a mebibyte at most");
         let record = Record { held, offset, len, data, time };
         self.put(&record, bytes);
-        if end > size {
-            self.slots.get_mut(held.slot as usize).expect("just seen").size = end;
-            self.holder.store(self.shape.size(held.slot), end, Ordering::Relaxed);
-        }
-        let mtime = self.shape.mtime(held.slot);
-        self.holder.store(mtime, time.cast_unsigned(), Ordering::Relaxed);
         let number = self.head;
         self.head += 1;
         // Pairs with the reader's acquire: the record and its data are written.
         self.holder.store(HEAD_AT, self.head, Ordering::Release);
+        // After the head: a recall, or this program's death, takes in the record of each size and
+        // time that others were shown. Pairs with the fence of those who look.
+        if end > size {
+            self.slots.get_mut(held.slot as usize).expect("just seen").size = end;
+            self.holder.store(self.shape.size(held.slot), end, Ordering::Release);
+        }
+        let mtime = self.shape.mtime(held.slot);
+        self.holder.store(mtime, time.cast_unsigned(), Ordering::Release);
         let (word, ingested) = (self.shape.word(held.slot), self.shape.ingested(held.slot));
         let half = used < self.shape.data as u64 / 2
             && used + u64::from(len) >= self.shape.data as u64 / 2
