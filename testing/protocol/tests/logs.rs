@@ -62,7 +62,7 @@ fn every_run_ends() {
     let long = std::env::var_os("SIFTFS_LONG").is_some();
     for mut case in cases::everyday() {
         if !long {
-            case.config.faults.total = 0;
+            case.config.faults.total = 1;
         }
         let name = case.config.name;
         let walk = graph::walk(&Logs::new(case.config));

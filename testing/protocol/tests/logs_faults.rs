@@ -214,6 +214,7 @@ faults! {
     r16_a_log_goes_after_its_row: FileBeforeRow, MISSING, dead_and_cut();
     l4_nobody_waits_for_a_program: AsksTheHolder, ANSWERED, stopped(written());
     l4_a_program_waits_for_no_dead_daemon: WaitsForTheDead, ANSWERED, orphaned(first());
+    r37_a_dead_daemons_words_run_out: DeadWordsCount, DEAD, orphaned(written());
     r37_recovery_waits: NoWait, PROMISE, orphaned(logged());
     r36_recovery_takes_in_leases_of_the_row: ReplayAll, PROMISE, cut(ended_beside(), 1);
     r36_recovery_begins_at_begin: ReplayForgotten, PROMISE, cut(by_the_daemon(), 1);

@@ -25,7 +25,7 @@ pub fn one_file() -> Case {
         (Mount, &[Read(0), Write(0), Fsync(0)]),
     ];
     let mut config = Config::new("one file", programs).leasing(&[0], &[0]);
-    config.faults = faults(2, 1, 1, 2);
+    config.faults = faults(3, 1, 2, 3);
     let reaches = &[
         seen::TORN,
         seen::COVERED,
@@ -47,7 +47,7 @@ pub fn threads() -> Case {
         (Mount, &[Write(0), Read(0)]),
     ];
     let mut config = Config::new("threads", programs).leasing(&[0], &[0]);
-    config.faults = faults(1, 1, 1, 1);
+    config.faults = faults(2, 1, 2, 2);
     Case { config, reaches: &[seen::COVERED, seen::UNCOVERED, seen::ORPHANED, seen::COUNTS] }
 }
 
@@ -59,7 +59,7 @@ pub fn first_fsync() -> Case {
     ];
     let mut config = Config::new("first fsync", programs);
     config.unmade = true;
-    config.faults = faults(1, 1, 1, 1);
+    config.faults = faults(2, 1, 2, 2);
     Case { config, reaches: &[seen::COUNTS, seen::WAITS, seen::ORPHANED] }
 }
 
@@ -70,7 +70,7 @@ pub fn two_files() -> Case {
         (Mount, &[Sync]),
     ];
     let mut config = Config::new("two files", programs).leasing(&[0, 1], &[0]);
-    config.faults = faults(2, 1, 1, 2);
+    config.faults = faults(3, 1, 2, 3);
     Case { config, reaches: &[seen::COUNTS, seen::PASSED, seen::AGAIN] }
 }
 
@@ -81,7 +81,7 @@ pub fn both_files() -> Case {
         (Mount, &[Order, Read(0)]),
     ];
     let mut config = Config::new("both files", programs).leasing(&[0, 1], &[0, 1]);
-    config.faults = faults(2, 1, 1, 1);
+    config.faults = faults(3, 1, 2, 2);
     Case { config, reaches: &[seen::COUNTS, seen::PASSED, seen::ORDERED, seen::AGAIN] }
 }
 
@@ -93,7 +93,7 @@ pub fn ordered() -> Case {
         (Mount, &[Fsync(1)]),
     ];
     let mut config = Config::new("ordered", programs).leasing(&[0], &[0]);
-    config.faults = faults(1, 0, 1, 1);
+    config.faults = faults(2, 1, 2, 2);
     Case { config, reaches: &[seen::ORDERED, seen::COUNTS] }
 }
 
@@ -104,7 +104,7 @@ pub fn full() -> Case {
         (Mount, &[Read(0)]),
     ];
     let mut config = Config::new("full", programs).leasing(&[0], &[0]);
-    config.faults = faults(1, 1, 1, 1);
+    config.faults = faults(2, 1, 2, 2);
     Case { config, reaches: &[seen::FULL, seen::BEHIND, seen::COUNTS] }
 }
 
@@ -116,7 +116,7 @@ pub fn ages() -> Case {
     ];
     let mut config = Config::new("ages", programs).leasing(&[0], &[0]);
     config.ages = true;
-    config.faults = faults(1, 1, 1, 1);
+    config.faults = faults(2, 1, 2, 2);
     Case { config, reaches: &[seen::BEHIND, seen::COUNTS, seen::COVERED] }
 }
 
@@ -128,7 +128,7 @@ pub fn sizes() -> Case {
     ];
     let mut config = Config::new("sizes", programs).leasing(&[0], &[]);
     config.ages = true;
-    config.faults = faults(1, 1, 1, 1);
+    config.faults = faults(2, 1, 2, 2);
     Case { config, reaches: &[seen::COVERED, seen::UNCOVERED, seen::ORPHANED] }
 }
 
@@ -139,7 +139,7 @@ pub fn unwritable() -> Case {
         (Mount, &[Read(0), Read(0)]),
     ];
     let mut config = Config::new("unwritable", programs).leasing(&[0], &[0]);
-    config.faults = Faults { io: 1, ..faults(2, 0, 1, 1) };
+    config.faults = Faults { io: 1, ..faults(3, 1, 2, 2) };
     Case { config, reaches: &[seen::COUNTS] }
 }
 
@@ -151,7 +151,7 @@ pub fn own_kernel() -> Case {
         (Mount, &[Read(0)]),
     ];
     let mut config = Config::new("own kernel", programs).leasing(&[0], &[0]);
-    config.faults = faults(1, 1, 1, 1);
+    config.faults = Faults { stop: 1, ..faults(2, 1, 2, 2) };
     Case { config, reaches: &[seen::COUNTS, seen::UNCOVERED] }
 }
 
@@ -162,7 +162,7 @@ pub fn unlogged() -> Case {
         (Mount, &[Write(1), Fsync(1)]),
     ];
     let mut config = Config::new("unlogged", programs).leasing(&[0, 1], &[0, 1]);
-    config.faults = Faults { log: 1, row: 1, ..faults(2, 1, 1, 1) };
+    config.faults = Faults { log: 1, row: 1, ..faults(3, 1, 2, 2) };
     Case { config, reaches: &[seen::COUNTS, seen::GIVEN_UP, seen::WITHOUT_LOG] }
 }
 
@@ -190,7 +190,7 @@ pub fn long() -> Vec<Case> {
     for case in &mut all {
         let f = &mut case.config.faults;
         f.total += 1;
-        (f.program, f.daemon, f.power) = (1, f.daemon + 1, f.power + 1);
+        (f.daemon, f.power, f.stop) = (f.daemon + 1, f.power + 1, 1);
     }
     all
 }

@@ -153,6 +153,8 @@ pub enum Mutation {
     AsksTheHolder,
     /// The library waits for the answer of a daemon that is dead.
     WaitsForTheDead,
+    /// Writes and reads by the lease do not look at *until*.
+    DeadWordsCount,
     /// Recovery does not wait for programs that outlive their daemon.
     NoWait,
     /// Recovery takes in records of leases that the row does not have.

@@ -59,6 +59,7 @@ impl Scene {
         self.clients[client].needs = std::array::from_fn::<_, FILES, _>(floor);
         self.clients[client].orders = self.ghost.ordered;
         self.clients[client].at = At::Sent;
+        self.clients[client].late = !self.words.vouched;
         if config.who(client) == Who::Holder {
             self.begin_holder(config, client, call);
         }
@@ -72,13 +73,16 @@ impl Scene {
         };
         let number = self.program.held[file];
         self.clients[client].number = number;
+        let vouched = self.words.vouched || config.has(Mutation::DeadWordsCount);
         match call {
             Call::Lease(_) if number != 0 && self.is_granted(file, number) => self.returns(client),
             Call::Lease(_) => self.clients[client].at = At::Asked,
             Call::Return(_) if number == 0 => self.returns(client),
             Call::Return(_) => self.clients[client].at = At::Asked,
-            Call::Write(_) if self.is_granted(file, number) => self.publish(config, client, file),
-            Call::Read(_) if number != 0 => self.read_own(config, client, file),
+            Call::Write(_) if vouched && self.is_granted(file, number) => {
+                self.publish(config, client, file);
+            }
+            Call::Read(_) if vouched && number != 0 => self.read_own(config, client, file),
             // A program's own change by the kernel is a request like any other's.
             Call::Kernel(_) => {}
             Call::Fsync(_) if number != 0 => self.begin_fsync(config, client, file),
@@ -226,7 +230,12 @@ impl Scene {
                 self.wrote(client, file);
             }
             At::Published => self.clients[client].at = At::Settling,
-            At::Took if lasts => self.sees(client, file, version),
+            At::Took if lasts => {
+                if self.clients[client].late {
+                    self.ghost.note(Broken::Dead);
+                }
+                self.sees(client, file, version);
+            }
             At::Persistent if self.log_promises(config, client, file) => {
                 self.promised(client, file);
             }
@@ -266,7 +275,10 @@ impl Scene {
 
     /// A write of the holder's returns.
     fn wrote(&mut self, client: usize, file: usize) {
-        let version = self.clients[client].version;
+        let Client { version, late, .. } = self.clients[client];
+        if late {
+            self.ghost.note(Broken::Dead);
+        }
         // What the Runtime could not write is told by the next fsync, and not by its write.
         if version <= self.ghost.lost[file] {
             return self.returns(client);

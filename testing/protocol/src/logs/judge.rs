@@ -15,6 +15,8 @@ pub mod names {
     pub const ORDER: &str = "R38, R46: so is what others were answered before it";
     /// Rule R16.
     pub const MISSING: &str = "R16: recovery finds each log that counts";
+    /// Rule R37: memory of a dead daemon.
+    pub const DEAD: &str = "R37: a dead daemon's words count no longer than it has vouched for them";
     /// L4.
     pub const ANSWERED: &str = "L4: every call returns, or its program has ended";
 }
@@ -27,6 +29,7 @@ pub fn properties() -> Vec<Property<Logs>> {
         Property::always(PROMISE, |_, s: &Scene| s.ghost.holds(Broken::Promise)),
         Property::always(ORDER, |_, s: &Scene| s.ghost.holds(Broken::Order)),
         Property::always(MISSING, |_, s: &Scene| s.ghost.holds(Broken::Missing)),
+        Property::always(DEAD, |_, s: &Scene| s.ghost.holds(Broken::Dead)),
         Property::always(ANSWERED, |m: &Logs, s: &Scene| s.is_done(m.config()) || m.can_move(s)),
     ]
 }

@@ -320,6 +320,8 @@ pub struct Client {
     pub needs: [u8; FILES],
     /// The orders that its fsync must not overtake.
     pub orders: u8,
+    /// Nobody vouched for the grantor's words when it began.
+    pub late: bool,
 }
 
 /// Properties of steps.
@@ -333,6 +335,8 @@ pub enum Broken {
     Order,
     /// A log that counts is missing.
     Missing,
+    /// A call by the lease began when nobody vouched for the lease's word any more.
+    Dead,
 }
 
 /// What the judge remembers.
