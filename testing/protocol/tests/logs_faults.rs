@@ -6,7 +6,7 @@ use siftfs_protocol::logs::Call::{self, Forget, Fsync, Lease, Order, Read, Stat,
 use siftfs_protocol::logs::Mutation::{self, *};
 use siftfs_protocol::logs::Who::{self, Holder, Mount};
 use siftfs_protocol::logs::judge::{self, names::*};
-use siftfs_protocol::logs::{Action, Config, Faults, Logs};
+use siftfs_protocol::logs::{Action, Config, Faults, Logs, cases};
 use stateright::{Checker, Model};
 
 /// The shortest run to a state that breaks `property`.
@@ -284,6 +284,17 @@ fn both_logged() -> Config {
     let programs: &[(Who, &[Call])] =
         &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Read(1)])];
     new(programs).leasing(&[0, 1], &[0, 1])
+}
+
+/// Of the looks at *order* and *covered* one is enough, before the batch or after it.
+#[test]
+fn r46_an_fsync_covers_what_was_answered_before_it() {
+    for case in [cases::ordered(), cases::both_files(), cases::unlogged()] {
+        let mut config = case.config.mutated(OrderBeforeOnly);
+        config.faults.total -= 1;
+        let checker = Logs::new(config).checker().spawn_bfs().join();
+        assert!(checker.is_done() && checker.discoveries().is_empty(), "it is no fault");
+    }
 }
 
 /// Every property is in the list above.

@@ -101,6 +101,10 @@ pub enum Mutation {
     NoLookAtLease,
     /// It looks before its batch is written, and not after that is persistent.
     LookBeforeOnly,
+    /// It looks at *order* and *covered* before its batch is written, and after that at *until* and
+    /// the lease's word alone. That breaks nothing: an fsync need not cover what is answered while
+    /// it is under way.
+    OrderBeforeOnly,
     /// The batch is acknowledged before it is persistent.
     AckBeforePersist,
     /// A batch leaves out records that the daemon has taken in.

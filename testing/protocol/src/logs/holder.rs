@@ -211,6 +211,10 @@ impl Scene {
     pub(crate) fn log_promises(&self, config: &Config, client: usize, file: usize) -> bool {
         let (words, number) = (&self.words, self.clients[client].number);
         let slot = words.slots[file];
+        let after = self.clients[client].at == At::Persistent;
+        if after && config.has(Mutation::OrderBeforeOnly) {
+            return words.vouched && self.is_granted(file, number);
+        }
         let covered = slot.covered != 0 || config.has(Mutation::NoLookAtCovered);
         let order = slot.covered == words.order
             || config.has(Mutation::NoLookAtOrder)
