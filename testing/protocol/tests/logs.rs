@@ -2,9 +2,9 @@
 //! property holds in all of them. `SIFTFS_LONG=1` explores larger configurations. Printed with
 //! `--nocapture`: how many states, and how long it took.
 
+use siftfs_protocol::graph;
 use siftfs_protocol::logs::Logs;
 use siftfs_protocol::logs::cases::{self, Case};
-use siftfs_protocol::graph;
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::Instant;
 
@@ -44,6 +44,7 @@ explored!(
     sizes,
     unwritable,
     own_kernel,
+    unmounted,
     unlogged
 );
 

@@ -2,7 +2,9 @@
 //! steps of the shortest run to it nothing else breaks it. `SIFTFS_TRACE=1` with `--nocapture`
 //! prints the runs.
 
-use siftfs_protocol::logs::Call::{self, Forget, Fsync, Lease, Order, Read, Stat, Sync, Write};
+use siftfs_protocol::logs::Call::{
+    self, Forget, Fsync, Lease, Order, Read, Stat, Sync, Unmount, Write,
+};
 use siftfs_protocol::logs::Mutation::{self, *};
 use siftfs_protocol::logs::Who::{self, Holder, Mount};
 use siftfs_protocol::logs::judge::{self, names::*};
@@ -129,10 +131,8 @@ fn synced() -> Config {
 
 /// The same of a file whose records lie in the log, and whose lease the registry does not have.
 fn synced_unregistered() -> Config {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(1), Fsync(0), Write(1), Fsync(1)]),
-        (Mount, &[Sync]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(1), Fsync(0), Write(1), Fsync(1)]), (Mount, &[Sync])];
     new(programs).leasing(&[0, 1], &[0])
 }
 
@@ -140,6 +140,11 @@ fn synced_unregistered() -> Config {
 fn full() -> Config {
     let calls: &[Call] = &[Write(0), Fsync(0), Write(0), Fsync(0), Forget, Write(0), Fsync(0)];
     new(&[(Holder, calls)]).leasing(&[0], &[0])
+}
+
+/// The volume is unmounted after an fsync by the log.
+fn unmounted() -> Config {
+    new(&[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Unmount])]).leasing(&[0], &[0])
 }
 
 /// No log is made yet.
@@ -151,7 +156,8 @@ fn unmade() -> Config {
 
 /// The Runtime cannot write what is taken in.
 fn unwritable() -> Config {
-    let programs: &[(Who, &[Call])] = &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Read(0), Read(0)])];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Read(0), Read(0)])];
     let mut config = new(programs).leasing(&[0], &[0]);
     config.faults = Faults { total: 1, io: 1, ..Faults::default() };
     config
@@ -215,6 +221,7 @@ faults! {
     l4_nobody_waits_for_a_program: AsksTheHolder, ANSWERED, stopped(written());
     l4_a_program_waits_for_no_dead_daemon: WaitsForTheDead, ANSWERED, orphaned(first());
     r37_a_dead_daemons_words_run_out: DeadWordsCount, DEAD, orphaned(written());
+    r36_a_volume_is_closed_after_its_sessions: ClosedBesideLogs, PROMISE, unmounted();
     r37_recovery_waits: NoWait, PROMISE, orphaned(logged());
     r36_recovery_takes_in_leases_of_the_row: ReplayAll, PROMISE, cut(ended_beside(), 1);
     r36_recovery_begins_at_begin: ReplayForgotten, PROMISE, cut(by_the_daemon(), 1);
@@ -272,17 +279,14 @@ fn ended_by_death() -> Config {
 
 /// While one file is made durable by the log another lease of it ends.
 fn crossed() -> Config {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(0), Fsync(0), Write(0), Fsync(0)]),
-        (Mount, &[Read(1)]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Fsync(0), Write(0), Fsync(0)]), (Mount, &[Read(1)])];
     new(programs).leasing(&[0, 1], &[0, 1])
 }
 
 /// The same, and the log's file goes on.
 fn both_logged() -> Config {
-    let programs: &[(Who, &[Call])] =
-        &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Read(1)])];
+    let programs: &[(Who, &[Call])] = &[(Holder, &[Write(0), Fsync(0)]), (Mount, &[Read(1)])];
     new(programs).leasing(&[0, 1], &[0, 1])
 }
 

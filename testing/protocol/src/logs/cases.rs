@@ -1,6 +1,8 @@
 //! The configurations that the tests explore completely.
 
-use super::config::Call::{self, Forget, Fsync, Kernel, Lease, Order, Read, Return, Stat, Sync, Write};
+use super::config::Call::{
+    self, Forget, Fsync, Kernel, Lease, Order, Read, Return, Stat, Sync, Unmount, Write,
+};
 use super::config::Who::{Holder, Mount};
 use super::config::{Config, Faults, Who};
 use super::landmarks::names as seen;
@@ -54,7 +56,10 @@ pub fn threads() -> Case {
 /// A lease's first fsync, its end, and the next lease of the file.
 pub fn first_fsync() -> Case {
     let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Lease(0), Write(0), Fsync(0), Write(0), Fsync(0), Return(0), Lease(0), Write(0)]),
+        (
+            Holder,
+            &[Lease(0), Write(0), Fsync(0), Write(0), Fsync(0), Return(0), Lease(0), Write(0)],
+        ),
         (Mount, &[Write(0), Fsync(0)]),
     ];
     let mut config = Config::new("first fsync", programs);
@@ -65,10 +70,8 @@ pub fn first_fsync() -> Case {
 
 /// Two files, of which the registry has one lease; `siftfs sync` comes between.
 pub fn two_files() -> Case {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(1), Write(0), Fsync(0), Write(1), Fsync(1)]),
-        (Mount, &[Sync]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(1), Write(0), Fsync(0), Write(1), Fsync(1)]), (Mount, &[Sync])];
     let mut config = Config::new("two files", programs).leasing(&[0, 1], &[0]);
     config.faults = faults(3, 1, 2, 3);
     Case { config, reaches: &[seen::COUNTS, seen::PASSED, seen::AGAIN] }
@@ -76,10 +79,8 @@ pub fn two_files() -> Case {
 
 /// Both leases are in the registry, and both files are made durable by either way.
 pub fn both_files() -> Case {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(0), Fsync(0), Write(1), Fsync(1)]),
-        (Mount, &[Order, Read(0)]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Fsync(0), Write(1), Fsync(1)]), (Mount, &[Order, Read(0)])];
     let mut config = Config::new("both files", programs).leasing(&[0, 1], &[0, 1]);
     config.faults = faults(3, 1, 2, 2);
     Case { config, reaches: &[seen::COUNTS, seen::PASSED, seen::ORDERED, seen::AGAIN] }
@@ -110,10 +111,8 @@ pub fn full() -> Case {
 
 /// What waits is taken in and made durable by age.
 pub fn ages() -> Case {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(0), Fsync(0), Write(0), Fsync(0)]),
-        (Mount, &[Write(0), Fsync(0)]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Fsync(0), Write(0), Fsync(0)]), (Mount, &[Write(0), Fsync(0)])];
     let mut config = Config::new("ages", programs).leasing(&[0], &[0]);
     config.ages = true;
     config.faults = faults(2, 1, 2, 2);
@@ -122,10 +121,8 @@ pub fn ages() -> Case {
 
 /// Size of a file that grows, looked at without a recall.
 pub fn sizes() -> Case {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(0), Write(0)]),
-        (Mount, &[Stat(0), Read(0), Stat(0)]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Write(0)]), (Mount, &[Stat(0), Read(0), Stat(0)])];
     let mut config = Config::new("sizes", programs).leasing(&[0], &[]);
     config.ages = true;
     config.faults = faults(2, 1, 2, 2);
@@ -134,10 +131,8 @@ pub fn sizes() -> Case {
 
 /// The Runtime cannot write what is taken in.
 pub fn unwritable() -> Case {
-    let programs: &[(Who, &[Call])] = &[
-        (Holder, &[Write(0), Fsync(0), Fsync(0)]),
-        (Mount, &[Read(0), Read(0)]),
-    ];
+    let programs: &[(Who, &[Call])] =
+        &[(Holder, &[Write(0), Fsync(0), Fsync(0)]), (Mount, &[Read(0), Read(0)])];
     let mut config = Config::new("unwritable", programs).leasing(&[0], &[0]);
     config.faults = Faults { io: 1, ..faults(3, 1, 2, 2) };
     Case { config, reaches: &[seen::COUNTS] }
@@ -153,6 +148,17 @@ pub fn own_kernel() -> Case {
     let mut config = Config::new("own kernel", programs).leasing(&[0], &[0]);
     config.faults = Faults { stop: 1, ..faults(2, 1, 2, 2) };
     Case { config, reaches: &[seen::COUNTS, seen::UNCOVERED] }
+}
+
+/// The volume is unmounted while a program has a log, and mounted again.
+pub fn unmounted() -> Case {
+    let programs: &[(Who, &[Call])] = &[
+        (Holder, &[Write(0), Fsync(0), Write(0), Fsync(0)]),
+        (Mount, &[Unmount, Write(0), Fsync(0)]),
+    ];
+    let mut config = Config::new("unmounted", programs).leasing(&[0], &[0]);
+    config.faults = faults(2, 1, 2, 2);
+    Case { config, reaches: &[seen::COUNTS, seen::COVERED, seen::UNCOVERED] }
 }
 
 /// The log, or the registry, cannot be written.
@@ -180,6 +186,7 @@ pub fn everyday() -> Vec<Case> {
         sizes(),
         unwritable(),
         own_kernel(),
+        unmounted(),
         unlogged(),
     ]
 }

@@ -34,6 +34,8 @@ pub enum Call {
     Order,
     /// `siftfs sync`.
     Sync,
+    /// Unmounts the volume, and mounts it again.
+    Unmount,
 }
 
 impl Call {
@@ -42,7 +44,7 @@ impl Call {
         match self {
             Self::Lease(f) | Self::Write(f) | Self::Read(f) => Some(f),
             Self::Stat(f) | Self::Fsync(f) | Self::Return(f) | Self::Kernel(f) => Some(f),
-            Self::Forget | Self::Order | Self::Sync => None,
+            Self::Forget | Self::Order | Self::Sync | Self::Unmount => None,
         }
     }
 
@@ -53,7 +55,7 @@ impl Call {
 
     /// Can a holder make it?
     fn is_of_holder(self) -> bool {
-        !matches!(self, Self::Order | Self::Sync | Self::Stat(_))
+        !matches!(self, Self::Order | Self::Sync | Self::Stat(_) | Self::Unmount)
     }
 }
 
@@ -159,6 +161,8 @@ pub enum Mutation {
     WaitsForTheDead,
     /// Writes and reads by the lease do not look at *until*.
     DeadWordsCount,
+    /// The volume is closed while a program's session goes on.
+    ClosedBesideLogs,
     /// Recovery does not wait for programs that outlive their daemon.
     NoWait,
     /// Recovery takes in records of leases that the row does not have.

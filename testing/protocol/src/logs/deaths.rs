@@ -44,6 +44,16 @@ impl Scene {
         self.words.vouched = false;
     }
 
+    /// The volume is closed: all is durable, and what follows is as at the end of a recovery.
+    pub(crate) fn unmount(&mut self, config: &Config, client: usize) {
+        self.sync_all(client);
+        self.returns(client);
+        let returned = self.ghost.returned;
+        self.kill(config);
+        self.ghost.returned = returned;
+        self.daemon = Daemon::Durable;
+    }
+
     fn back_to_durable(&mut self) {
         self.files.iter_mut().for_each(|file| file.now = file.durable);
         self.orders.now = self.orders.durable;

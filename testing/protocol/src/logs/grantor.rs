@@ -24,8 +24,8 @@ fn giving_up(config: &Config) -> &'static [Step] {
 /// The steps of a job.
 fn steps(config: &Config, kind: Kind) -> Vec<Step> {
     use Step::{
-        Answer, BeginWord, Cover, DropFile, DropRow, Ended, Forget, GiveBack, Ingest, MakeRow, Name,
-        Pass, Recall, Register, Sync, Unlog,
+        Answer, BeginWord, Cover, DropFile, DropRow, Ended, Forget, GiveBack, Ingest, MakeRow,
+        Name, Pass, Recall, Register, Sync, Unlog,
     };
     let end = || match config.mutation {
         Some(Mutation::HeadBeforeWord) => vec![Ingest, Recall, Ended, Sync, Unlog, GiveBack],
@@ -85,7 +85,11 @@ impl Scene {
         if self.daemon != Daemon::Up || self.over || self.job.is_some() {
             return;
         }
-        if !self.program.alive {
+        let unmounts = |c: usize| {
+            let unmount = self.call(config, c) == Some(Call::Unmount);
+            unmount && self.clients[c].at == At::Sent
+        };
+        if !self.program.alive || (0..self.clients.len()).any(unmounts) {
             out.push((Kind::Finish, None));
         }
         out.extend(self.leases.contains(&Leased::Recalled).then_some((Kind::Recall, None)));
@@ -134,7 +138,9 @@ impl Scene {
         let end = match kind {
             Kind::Forget => self.program.forget.take().expect("seen before"),
             // What could not be written lies before the position, too.
-            _ if self.program.medium == Medium::Daemon && config.has(Mutation::FailedBatchStays) => {
+            _ if self.program.medium == Medium::Daemon
+                && config.has(Mutation::FailedBatchStays) =>
+            {
                 self.program.position - 1
             }
             _ => self.program.position,

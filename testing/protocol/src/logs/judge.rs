@@ -8,7 +8,8 @@ use stateright::Property;
 /// Names of properties.
 pub mod names {
     /// L1 and L2 of the design, rules R47 and R48.
-    pub const OLDER: &str = "L1, L2: what was returned or seen survives the program, and all see it";
+    pub const OLDER: &str =
+        "L1, L2: what was returned or seen survives the program, and all see it";
     /// L3, rules R36 and R37.
     pub const PROMISE: &str = "L3: what an fsync has promised is there after every crash";
     /// L3, rules R38 and R46.
@@ -16,7 +17,8 @@ pub mod names {
     /// Rule R16.
     pub const MISSING: &str = "R16: recovery finds each log that counts";
     /// Rule R37: memory of a dead daemon.
-    pub const DEAD: &str = "R37: a dead daemon's words count no longer than it has vouched for them";
+    pub const DEAD: &str =
+        "R37: a dead daemon's words count no longer than it has vouched for them";
     /// L4.
     pub const ANSWERED: &str = "L4: every call returns, or its program has ended";
 }

@@ -16,6 +16,8 @@ impl Scene {
         match call {
             // The grantor has all taken in first.
             Call::Sync => self.over,
+            // The session's end comes first.
+            Call::Unmount => self.over || config.has(Mutation::ClosedBesideLogs),
             Call::Order => true,
             // What the holder shows counts while its lease is granted.
             Call::Stat(file) => {
@@ -59,6 +61,7 @@ impl Scene {
                 self.clients[client].at = At::Applied;
             }
             Call::Sync => self.clients[client].at = At::Applied,
+            Call::Unmount => self.unmount(config, client),
             Call::Lease(_) | Call::Return(_) | Call::Forget => unreachable!("not of the mount"),
         }
     }
@@ -76,18 +79,21 @@ impl Scene {
     /// The answer to what is not answered at once.
     pub(crate) fn answer(&mut self, config: &Config, client: usize) {
         match self.call(config, client) {
-            Some(Call::Sync) => {
-                let all: [usize; FILES] = std::array::from_fn(|file| file);
-                self.sync(&all);
-                let Client { needs, orders, .. } = self.clients[client];
-                for (promised, needs) in self.ghost.promised.iter_mut().zip(needs) {
-                    *promised = needs.max(*promised);
-                }
-                self.ghost.promised_orders = self.ghost.promised_orders.max(orders);
-            }
+            Some(Call::Sync) => self.sync_all(client),
             _ => self.ghost.ordered = self.ghost.ordered.max(self.orders.now),
         }
         self.returns(client);
+    }
+
+    /// Makes all durable, and promises it.
+    pub(crate) fn sync_all(&mut self, client: usize) {
+        let all: [usize; FILES] = std::array::from_fn(|file| file);
+        self.sync(&all);
+        let Client { needs, orders, .. } = self.clients[client];
+        for (promised, needs) in self.ghost.promised.iter_mut().zip(needs) {
+            *promised = needs.max(*promised);
+        }
+        self.ghost.promised_orders = self.ghost.promised_orders.max(orders);
     }
 
     /// Makes files durable, with all that was ordered before.
