@@ -33,4 +33,6 @@ pub use packets::{Packet, Packets, high};
 pub use reader::{Reader, Shown, order, recall, set_order, shown, vouch};
 pub use record::Record;
 pub use words::{Held, Own, State, Words};
-pub use writer::{Place, Publish, Published, Settled, Writer, forgotten, lasts, log_promises};
+pub use writer::{
+    Place, Publish, Published, Settled, Writer, forgotten, is_vouched, lasts, log_promises,
+};

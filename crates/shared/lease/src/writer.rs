@@ -283,6 +283,12 @@ pub fn log_promises<G: Words>(grantor: &G, shape: &Shape, held: Held, now: u64) 
     covered != 0 && covered == order && now < until && is_granted(grantor, shape, held)
 }
 
+/// Does the grantor vouch for its words, at this time by CLOCK_BOOTTIME in nanoseconds? Those of a
+/// daemon that was killed say *granted* for ever (rule R37).
+pub fn is_vouched<G: Words>(grantor: &G, now: u64) -> bool {
+    now < grantor.load(UNTIL_AT, Ordering::Acquire)
+}
+
 /// What the grantor has forgotten of the file log: the position of the first batch that counts.
 pub fn forgotten<G: Words>(grantor: &G) -> u64 {
     // Pairs with the grantor's release: the log's file may be written again before it.
