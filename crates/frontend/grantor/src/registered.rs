@@ -1,8 +1,7 @@
 //! File logs as the volume's registry has them.
 
 use crate::{LogFile, LogShape, RegisteredLease};
-use rustix::fs::{fsync, ftruncate};
-use siftfs_base::{Result, errno};
+use siftfs_base::Result;
 use siftfs_registry::LogRow;
 use std::os::fd::BorrowedFd;
 
@@ -24,9 +23,7 @@ impl LogFile for LogRow {
     }
 
     fn empty(&self) -> Result<()> {
-        let file = self.descriptor();
-        let emptied = ftruncate(file, 0).and_then(|()| fsync(file));
-        emptied.map_err(|e| errno(e.raw_os_error()))
+        Self::empty(self)
     }
 
     fn remove(self: Box<Self>) -> Result<()> {

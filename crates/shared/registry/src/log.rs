@@ -101,6 +101,23 @@ impl LogRow {
         self.change(|entry| std::mem::replace(&mut entry.begin, position) != position)
     }
 
+    /// No batch is left of the log, durably, whatever its row says. Its program may be about to write
+    /// one, and nobody waits for it: so the log becomes another file. Where none can be made, it is
+    /// emptied in its place.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn empty(&self) -> Result<()> {
+        let (folder, uuid) = (&self.shared.folder, self.shared.name.uuid());
+        let name = log_name(uuid, self.number());
+        let replaced = folder.replace(&name, &log_name(uuid, format!("{}-new", self.number())));
+        replaced.or_else(|error| {
+            tracing::warn!(%error, "a log that is given up stays the file that its program has");
+            let emptied = self.file.set_len(0).and_then(|()| self.file.sync_all());
+            emptied.map_err(|error| about(&folder.path().join(&name), "empty", &error))
+        })
+    }
+
     /// The log goes: its row first, durably, and then the file.
     ///
     /// # Errors
