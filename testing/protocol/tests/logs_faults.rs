@@ -222,6 +222,8 @@ faults! {
     l4_a_program_waits_for_no_dead_daemon: WaitsForTheDead, ANSWERED, orphaned(first());
     r37_a_dead_daemons_words_run_out: DeadWordsCount, DEAD, orphaned(written());
     r36_a_volume_is_closed_after_its_sessions: ClosedBesideLogs, PROMISE, unmounted();
+    l1_no_clock_ends_what_is_taken_in: TermEndsRecalls, OLDER, written();
+    l3_no_clock_ends_what_was_promised: TermEndsRecalls, PROMISE, cut(ended(), 1);
     r37_recovery_waits: NoWait, PROMISE, orphaned(logged());
     r36_recovery_takes_in_leases_of_the_row: ReplayAll, PROMISE, cut(ended_beside(), 1);
     r36_recovery_begins_at_begin: ReplayForgotten, PROMISE, cut(by_the_daemon(), 1);

@@ -40,6 +40,8 @@ pub enum Action {
     Advance,
     /// A daemon that starts takes its next step.
     Recover,
+    /// The Runtime ends the lease of this file by the clock (planted fault only).
+    Term(usize),
     /// What a dead daemon vouched for runs out.
     Expire,
     /// The program with the private log is killed.

@@ -163,6 +163,8 @@ pub enum Mutation {
     DeadWordsCount,
     /// The volume is closed while a program's session goes on.
     ClosedBesideLogs,
+    /// The Runtime ends a recalled lease by its term, while the grantor takes the log in.
+    TermEndsRecalls,
     /// Recovery does not wait for programs that outlive their daemon.
     NoWait,
     /// Recovery takes in records of leases that the row does not have.

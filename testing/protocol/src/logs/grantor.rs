@@ -349,6 +349,8 @@ impl Scene {
         for record in self.ring.records[..usize::from(head)].iter().skip(self.ring.tail.into()) {
             let slot = self.words.slots[record.file];
             let lasts = slot.number == record.number && slot.said != Said::Ended;
+            // The Runtime takes nothing of a lease that it has ended.
+            let lasts = lasts && self.leases[record.file] != Leased::No;
             if lasts && fails != Some(record.file) {
                 self.files[record.file].now = record.version;
             }

@@ -1,7 +1,7 @@
 //! The model that the checker explores: which steps are possible, and what each does.
 
 use super::action::Action;
-use super::config::{Config, Who};
+use super::config::{Config, Mutation, Who};
 use super::judge;
 use super::landmarks::landmarks_at;
 use super::state::{
@@ -83,6 +83,9 @@ impl Logs {
         out.extend(s.may_step(config).then_some(Action::Step));
         out.extend((s.late > 0).then_some(Action::Advance));
         out.extend(s.may_recover(config).then_some(Action::Recover));
+        let over = |f: &usize| s.leases[*f] == Leased::Recalled;
+        let term = (0..FILES).filter(|f| over(f) && config.has(Mutation::TermEndsRecalls));
+        out.extend(term.map(Action::Term));
         out.extend(s.may_expire().then_some(Action::Expire));
         let pending = |kept: &Kept| kept.now != kept.durable;
         let pending = s.files.iter().any(pending) || pending(&s.orders);
@@ -138,6 +141,7 @@ impl Logs {
                 s.words.order += u8::from(!s.over);
             }
             Action::Recover => s.recover(config),
+            Action::Term(file) => s.leases[file] = Leased::No,
             Action::Expire => s.words.vouched = false,
             fault => self.apply_fault(s, fault),
         }
