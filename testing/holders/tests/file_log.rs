@@ -73,8 +73,8 @@ fn r36_an_older_log_undoes_nothing_of_the_next_one_who_writes() {
     drop(program);
 }
 
-/// R36: the log forgets what it has of a file before the registry has the file's lease. Else a crash
-/// between the two wrote that over what a sync of the volume has promised since.
+/// R36: the log forgets what it has of a file before the registry has the file's lease. Else a
+/// crash between the two wrote that over what a sync of the volume has promised since.
 #[test]
 fn r36_nothing_counts_that_the_log_had_of_a_lease_before_it_was_registered() {
     let world = world();

@@ -36,7 +36,7 @@ fn new(programs: &[(Who, &[Call])]) -> Config {
     Config::new("fault", programs)
 }
 
-/// The same with so many power cuts.
+/// The same with `power` power cuts.
 fn cut(mut config: Config, power: u8) -> Config {
     config.faults = Faults { total: power, power, ..Faults::default() };
     config

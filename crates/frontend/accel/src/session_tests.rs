@@ -68,7 +68,8 @@ fn a_daemon_that_dies_leaves_the_program_to_the_mount() {
     let (session, thread) = daemon(|mut daemon| _ = daemon.grant(5));
     let leased = session.lease_with(&TOKEN).unwrap();
     thread.join().unwrap();
-    // The lease word says granted for ever, and somebody vouches for it for a while. What is published is not lost by this side.
+    // The lease word says granted for ever, and somebody vouches for it for a while. What is
+    // published is not lost by this side.
     assert_eq!(leased.append(b"x"), Through::Lease(5));
     assert_eq!(leased.sync(true).unwrap(), Through::Mount);
     assert_eq!(leased.append(b"x"), Through::Mount, "it is known to be over");

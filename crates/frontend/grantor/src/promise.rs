@@ -39,8 +39,8 @@ impl Log {
         if let Err(error) = synced {
             return Ok(answered(Err(error)));
         }
-        // In this order: batches of other leases may have records of this one, which were passed over
-        // until now, and are older than what was promised otherwise.
+        // In this order: batches of other leases may have records of this one, which were passed
+        // over until now, and are older than what was promised otherwise.
         let recorded = self.forget_up_to(end).and_then(|()| self.register(held));
         match recorded {
             Ok(()) => {

@@ -119,7 +119,8 @@ impl Folder {
         let made = self.create(new)?;
         let synced = made.sync_all().map_err(|error| about(&self.path.join(new), "sync", &error));
         let renamed = synced.and_then(|()| {
-            renameat(&self.fd, new, &self.fd, name).map_err(|error| self.about(new, "rename", error))
+            renameat(&self.fd, new, &self.fd, name)
+                .map_err(|error| self.about(new, "rename", error))
         });
         renamed.inspect_err(|_| drop(self.unlink(new)))?;
         self.sync()

@@ -101,9 +101,9 @@ impl LogRow {
         self.change(|entry| std::mem::replace(&mut entry.begin, position) != position)
     }
 
-    /// No batch is left of the log, durably, whatever its row says. Its program may be about to write
-    /// one, and nobody waits for it: so the log becomes another file. Where none can be made, it is
-    /// emptied in its place.
+    /// No batch is left of the log, durably, whatever its row says. Its program may be about to
+    /// write one, and nobody waits for it: so the log becomes another file. Where none can be made,
+    /// it is emptied in its place.
     ///
     /// # Errors
     /// The storage's.

@@ -15,7 +15,7 @@ pub struct Case {
     pub reaches: &'static [&'static str],
 }
 
-/// So many faults together, and of deaths of the program, the daemon and the machine.
+/// How many faults together, and how many deaths of the program, the daemon and the machine.
 fn faults(total: u8, program: u8, daemon: u8, power: u8) -> Faults {
     Faults { total, program, daemon, power, ..Faults::default() }
 }

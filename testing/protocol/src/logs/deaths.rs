@@ -1,9 +1,9 @@
 //! What dies, and how a daemon starts.
 
 use super::config::{Config, Mutation, Who};
-use super::state::{At, Batch, Broken, Client, Daemon, FILES, LOG, Leased, Record, Row, Scene};
+use super::state::{At, Batch, Broken, Client, Daemon, FILES, LOG, Leased, Record, Row, World};
 
-impl Scene {
+impl World {
     /// The program is killed. A batch that is on its way is not persistent.
     pub(crate) fn dies(&mut self, config: &Config) {
         (self.program.alive, self.program.stopped) = (false, false);

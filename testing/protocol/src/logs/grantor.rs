@@ -2,7 +2,7 @@
 
 use super::config::{Call, Config, Mutation, Who};
 use super::state::{
-    At, Client, Daemon, FILES, Job, Kind, Leased, Medium, Row, Said, Scene, Slot, Step,
+    At, Client, Daemon, FILES, Job, Kind, Leased, Medium, Row, Said, Slot, Step, World,
 };
 
 /// The end of leases.
@@ -79,7 +79,7 @@ fn files(set: u8) -> impl Iterator<Item = usize> {
     (0..FILES).filter(move |file| set & 1 << file != 0)
 }
 
-impl Scene {
+impl World {
     /// What the grantor may begin, and for whom.
     pub(crate) fn may_start(&self, config: &Config, out: &mut Vec<(Kind, Option<usize>)>) {
         if self.daemon != Daemon::Up || self.over || self.job.is_some() {

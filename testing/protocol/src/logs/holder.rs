@@ -2,10 +2,10 @@
 
 use super::config::{Call, Config, Mutation, Who};
 use super::state::{
-    At, Batch, Broken, Client, Daemon, FILES, LOG, Medium, Record, Said, Scene, Slot,
+    At, Batch, Broken, Client, Daemon, FILES, LOG, Medium, Record, Said, Slot, World,
 };
 
-impl Scene {
+impl World {
     /// A client's present call, if there is one left.
     pub(crate) fn call(&self, config: &Config, client: usize) -> Option<Call> {
         config.programs[client].1.get(self.clients[client].call).copied()

@@ -2,7 +2,7 @@
 
 use super::config::{Config, Who};
 use super::model::Logs;
-use super::state::{At, Broken, Scene};
+use super::state::{At, Broken, World};
 use stateright::Property;
 
 /// Names of properties.
@@ -27,16 +27,16 @@ pub mod names {
 pub fn properties() -> Vec<Property<Logs>> {
     use names::*;
     vec![
-        Property::always(OLDER, |_, s: &Scene| s.ghost.holds(Broken::Older)),
-        Property::always(PROMISE, |_, s: &Scene| s.ghost.holds(Broken::Promise)),
-        Property::always(ORDER, |_, s: &Scene| s.ghost.holds(Broken::Order)),
-        Property::always(MISSING, |_, s: &Scene| s.ghost.holds(Broken::Missing)),
-        Property::always(DEAD, |_, s: &Scene| s.ghost.holds(Broken::Dead)),
-        Property::always(ANSWERED, |m: &Logs, s: &Scene| s.is_done(m.config()) || m.can_move(s)),
+        Property::always(OLDER, |_, s: &World| s.ghost.holds(Broken::Older)),
+        Property::always(PROMISE, |_, s: &World| s.ghost.holds(Broken::Promise)),
+        Property::always(ORDER, |_, s: &World| s.ghost.holds(Broken::Order)),
+        Property::always(MISSING, |_, s: &World| s.ghost.holds(Broken::Missing)),
+        Property::always(DEAD, |_, s: &World| s.ghost.holds(Broken::Dead)),
+        Property::always(ANSWERED, |m: &Logs, s: &World| s.is_done(m.config()) || m.can_move(s)),
     ]
 }
 
-impl Scene {
+impl World {
     /// Has every thread ended?
     fn is_done(&self, config: &Config) -> bool {
         self.clients.iter().enumerate().all(|(c, client)| {

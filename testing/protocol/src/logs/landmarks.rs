@@ -1,7 +1,7 @@
 //! Situations that a configuration must get into.
 
 use super::config::{Call, Config};
-use super::state::{At, Daemon, LOG, Medium, Said, Scene};
+use super::state::{At, Daemon, LOG, Medium, Said, World};
 
 /// Their names.
 pub mod names {
@@ -35,7 +35,7 @@ pub mod names {
     pub const WITHOUT_LOG: &str = "an fsync goes by the daemon because the log failed";
 }
 
-fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
+fn is_at(config: &Config, s: &World, landmark: &str) -> bool {
     use names::*;
     let clients = || 0..s.clients.len();
     let slot = |c: usize| s.call(config, c).and_then(Call::file).map(|f| s.words.slots[f]);
@@ -98,7 +98,7 @@ fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
 }
 
 /// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(config: &Config, s: &Scene, wanted: &[&str], met: u32) -> u32 {
+pub(crate) fn landmarks_at(config: &Config, s: &World, wanted: &[&str], met: u32) -> u32 {
     let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
     new.filter(|(_, name)| is_at(config, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

@@ -5,8 +5,8 @@ use super::config::{Config, Mutation, Who};
 use super::judge;
 use super::landmarks::landmarks_at;
 use super::state::{
-    At, Client, Daemon, Disk, FILES, Ghost, Kept, Leased, Medium, Program, Ring, Row, Scene, Slot,
-    Words,
+    At, Client, Daemon, Disk, FILES, Ghost, Kept, Leased, Medium, Program, Ring, Row, Slot, Words,
+    World,
 };
 use stateright::{Model, Property};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,13 +53,13 @@ impl Logs {
     }
 
     /// Is there a step that is no fault?
-    pub(crate) fn can_move(&self, s: &Scene) -> bool {
+    pub(crate) fn can_move(&self, s: &World) -> bool {
         let mut all = Vec::new();
         self.moves(s, &mut all);
         !all.is_empty()
     }
 
-    fn moves(&self, s: &Scene, out: &mut Vec<Action>) {
+    fn moves(&self, s: &World, out: &mut Vec<Action>) {
         let config = &self.config;
         let stopped = |c: &usize| config.who(*c) == Who::Holder && s.program.stopped;
         for c in (0..s.clients.len()).filter(|c| !stopped(c)) {
@@ -93,7 +93,7 @@ impl Logs {
         out.extend(commits.then_some(Action::Commit));
     }
 
-    fn faults(&self, s: &Scene, out: &mut Vec<Action>) {
+    fn faults(&self, s: &World, out: &mut Vec<Action>) {
         let limits = self.config.faults;
         let [program, daemon, power, stop, io, log, row] = s.ghost.faults;
         if s.ghost.faults.iter().sum::<u8>() >= limits.total {
@@ -118,7 +118,7 @@ impl Logs {
         }
     }
 
-    fn apply(&self, s: &mut Scene, action: Action) {
+    fn apply(&self, s: &mut World, action: Action) {
         let config = &self.config;
         match action {
             Action::Begin(c) => s.begin(config, c),
@@ -148,7 +148,7 @@ impl Logs {
     }
 
     /// What fails, or dies.
-    fn apply_fault(&self, s: &mut Scene, fault: Action) {
+    fn apply_fault(&self, s: &mut World, fault: Action) {
         let config = &self.config;
         let kind = match fault {
             Action::Dies => 0,
@@ -173,7 +173,7 @@ impl Logs {
     }
 
     /// Notes what this state is for the first time.
-    fn look(&self, s: &Scene) {
+    fn look(&self, s: &World) {
         let met = self.met.load(Ordering::Relaxed);
         let new = landmarks_at(&self.config, s, self.landmarks, met);
         if new != 0 {
@@ -182,11 +182,11 @@ impl Logs {
     }
 
     /// The first state, without leases.
-    fn empty(&self) -> Scene {
+    fn empty(&self) -> World {
         let made = !self.config.unmade;
         let medium = if made { Medium::File } else { Medium::Unknown };
         let slots = [Slot::default(); FILES];
-        Scene {
+        World {
             files: Default::default(),
             orders: Kept::default(),
             leases: [Leased::No; FILES],
@@ -214,10 +214,10 @@ impl Logs {
 }
 
 impl Model for Logs {
-    type State = Scene;
+    type State = World;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Scene> {
+    fn init_states(&self) -> Vec<World> {
         let mut scene = self.empty();
         for file in &self.config.leased {
             scene.leases[*file] = Leased::Yes;
@@ -234,13 +234,13 @@ impl Model for Logs {
         vec![scene]
     }
 
-    fn actions(&self, s: &Scene, out: &mut Vec<Action>) {
+    fn actions(&self, s: &World, out: &mut Vec<Action>) {
         self.look(s);
         self.moves(s, out);
         self.faults(s, out);
     }
 
-    fn next_state(&self, last: &Scene, action: Action) -> Option<Scene> {
+    fn next_state(&self, last: &World, action: Action) -> Option<World> {
         let mut next = last.clone();
         self.apply(&mut next, action);
         Some(next)

@@ -1,9 +1,9 @@
 //! Requests of the mount: of other programs, and of the holder where it goes by the kernel.
 
 use super::config::{Call, Config, Mutation, Who};
-use super::state::{At, Client, Daemon, FILES, Leased, Scene};
+use super::state::{At, Client, Daemon, FILES, Leased, World};
 
-impl Scene {
+impl World {
     /// May the Runtime carry a request out, or recall the lease for it?
     pub(crate) fn may_apply(&self, config: &Config, client: usize) -> bool {
         let Some(call) = self.call(config, client) else { return false };

@@ -314,7 +314,7 @@ pub struct Client {
     pub version: u8,
     /// The lease's number that it works with.
     pub number: u8,
-    /// Its record, or as many as were published when its fsync began.
+    /// Its record; of an fsync, how many were published when it began.
     pub record: u8,
     /// What it must see, or make durable, of each file.
     pub needs: [u8; FILES],
@@ -382,7 +382,7 @@ impl Ghost {
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scene {
+pub struct World {
     /// Files as the Runtime has them.
     pub files: [Kept; FILES],
     /// How many orders it has carried out.
