@@ -60,6 +60,7 @@ pub fn measure(
         | Kind::Buffered(_)
         | Kind::Tree
         | Kind::Varmail
+        | Kind::ProgramBeside(..)
         | Kind::Pressure(_) => {
             let Some(dir) = probe.system.directory() else { return Ok(None) };
             probe.system.make_dir(DIR).map_err(failed(job.name()))?;
@@ -74,6 +75,7 @@ fn in_area(kind: Kind, area: &WorkArea, time: Duration) -> io::Result<Vec<Measur
     match kind {
         Kind::Program { program, busy: false } => Ok(vec![program.measure(area, time)?]),
         Kind::Program { program, busy: true } => Ok(vec![beside_loops(program, area, time)?]),
+        Kind::ProgramBeside(program, who) => Ok(vec![program_beside(program, who, area, time)?]),
         Kind::Buffered(piece) => Ok(vec![buffered(area, piece, time * PATIENCE)?]),
         Kind::Tree => tree::measure(area, time * TREE_PATIENCE),
         Kind::Varmail => Ok(vec![varmail::measure(area, time)?]),
@@ -87,6 +89,19 @@ fn beside_loops(program: Program, area: &WorkArea, time: Duration) -> io::Result
     std::thread::sleep(LEAD);
     let measured = program.measure(area, time)?;
     loops.stop().map_err(io_error)?;
+    Ok(measured)
+}
+
+fn program_beside(
+    program: Program,
+    neighbour: Neighbour,
+    area: &WorkArea,
+    time: Duration,
+) -> io::Result<Measured> {
+    let process = neighbour::start(neighbour, &area.dir, CHUNK as u64).map_err(io_error)?;
+    std::thread::sleep(LEAD);
+    let measured = program.measure(area, time)?;
+    process.stop().map_err(io_error)?;
     Ok(measured)
 }
 

@@ -2,6 +2,7 @@
 //! beside synchronous direct writes of what SiftFS stages. Nothing is asserted about time: the exit
 //! status says whether it ran.
 
+mod accel;
 mod area;
 mod cell;
 mod counts;
@@ -65,6 +66,9 @@ fn run(args: &Args) -> Result<()> {
             println!("{:22} {}", row.name, row.what);
         }
         return Ok(());
+    }
+    if args.accel && !accel::is_loaded() {
+        return accel::begin_anew();
     }
     let plan = args.plan()?;
     let needed = NEEDED + NEEDED_EACH * (plan.configs.len() as u64 - 1);

@@ -1,4 +1,4 @@
-//! A program that gives the file system a lot to do and never syncs.
+//! A program that gives the file system a lot to do: without a sync, or with one after the other.
 
 use crate::area::CHUNK;
 use crate::helper::Helper;
@@ -8,11 +8,16 @@ use siftfs_rig::place::{Result, arg, failed};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Files that are made, and then removed.
 const FILES: u64 = 4000;
 /// Bytes of each.
 const FILE_BYTES: usize = 2000;
+/// The file to which the program beside the neighbour appends.
+pub const LOG: &str = "log";
+/// How long the neighbour waits before it looks again whether that file is there.
+const POLL: Duration = Duration::from_millis(5);
 
 /// What the neighbour does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -23,6 +28,10 @@ pub enum Neighbour {
     Scatter,
     /// Makes thousands of small files, and removes them.
     Litter,
+    /// Delivers messages: each is written, fsynced and renamed, and its directory fsynced.
+    Mail,
+    /// Writes the first block of the program's log, with an fsync each time.
+    Rival,
 }
 
 impl Neighbour {
@@ -39,8 +48,44 @@ impl Neighbour {
             Self::Stream => stream(system, dir, bytes, go_on),
             Self::Scatter => scatter(system, dir, bytes, go_on),
             Self::Litter => litter(system, dir, go_on),
+            Self::Mail => mail(system, dir, go_on),
+            Self::Rival => rival(system, dir, go_on),
         }
     }
+}
+
+fn mail(system: &dyn System, dir: &str, go_on: impl Fn() -> bool) -> io::Result<()> {
+    let (tmp, new) = (format!("{dir}/neighbour-tmp"), format!("{dir}/neighbour-new"));
+    system.make_dir(&tmp)?;
+    system.make_dir(&new)?;
+    for n in (0..).take_while(|_| go_on()) {
+        let (from, to) = (format!("{tmp}/{n}"), format!("{new}/{n}"));
+        let message = system.open(&from, Mode::Create)?;
+        message.write_at(0, &fresh::<FILE_BYTES>())?;
+        message.sync()?;
+        system.rename(&from, &to)?;
+        system.sync_dir(&new)?;
+    }
+    Ok(())
+}
+
+fn rival(system: &dyn System, dir: &str, go_on: impl Fn() -> bool) -> io::Result<()> {
+    let path = format!("{dir}/{LOG}");
+    while go_on() {
+        let file = match system.open(&path, Mode::Open) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                std::thread::sleep(POLL);
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        while go_on() {
+            file.write_at(0, &fresh::<BLOCK>())?;
+            file.sync()?;
+        }
+    }
+    Ok(())
 }
 
 fn stream(system: &dyn System, dir: &str, bytes: u64, go_on: impl Fn() -> bool) -> io::Result<()> {

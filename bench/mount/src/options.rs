@@ -16,6 +16,8 @@ pub const DEFAULT: &str = "siftfs";
 /// The name of a second one there, whose requests come over `/dev/fuse`, where the kernel has
 /// rings.
 const DEVICE: &str = "device";
+/// The name of one with private logs.
+const ACCEL: &str = "accel";
 
 /// Measures SiftFS beside ext4.
 #[derive(Parser)]
@@ -45,6 +47,11 @@ pub struct Args {
     /// with the targets
     #[arg(long = "config", value_parser = config)]
     configs: Vec<Config>,
+    /// Loads the library of private logs into this program and all that it starts; without
+    /// `--config` there are two configurations: accel, with private_logs=on, and siftfs, where the
+    /// library finds nothing to do
+    #[arg(long)]
+    pub accel: bool,
     /// Systems not to measure, with commas between: xfs, btrfs, embedded, floor
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
@@ -135,6 +142,7 @@ impl Args {
             |name: &str, options: &str| Config { name: name.into(), options: options.into() };
         match &self.siftfs_options {
             Some(options) => vec![config(DEFAULT, options)],
+            None if self.accel => vec![config(ACCEL, "private_logs=on"), config(DEFAULT, "")],
             None if has_rings() => vec![config(DEFAULT, ""), config(DEVICE, "requests=device")],
             None => vec![config(DEFAULT, "")],
         }
@@ -143,6 +151,7 @@ impl Args {
     /// Whether the run is the one whose results are kept: all rows, of the default, in full.
     fn is_whole(&self) -> bool {
         !self.quick
+            && !self.accel
             && self.rows.is_empty()
             && self.configs.is_empty()
             && self.siftfs_options.is_none()

@@ -17,9 +17,13 @@ fn without_options_the_default_is_measured_and_kept() {
 
 #[test]
 fn what_is_not_the_whole_of_the_default_is_not_kept() {
-    for words in
-        [&["--quick"][..], &["--rows", "mail"], &["--config", "a=b"], &["--siftfs-options", "b"]]
-    {
+    for words in [
+        &["--quick"][..],
+        &["--accel"],
+        &["--rows", "mail"],
+        &["--config", "a=b"],
+        &["--siftfs-options", "b"],
+    ] {
         assert_eq!(args(words).results(), PathBuf::from("target/bench/RESULTS.md"), "{words:?}");
         assert_eq!(args(words).svg(), PathBuf::from("target/bench/results.svg"), "{words:?}");
     }

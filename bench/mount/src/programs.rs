@@ -4,6 +4,7 @@
 //! kind.
 
 use crate::area::{Measured, WorkArea, per_second, rate, until};
+use crate::neighbour::LOG;
 use siftfs_rig::fillsync;
 use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Failed, Place, Result, failed};
@@ -18,6 +19,8 @@ use std::time::Duration;
 const STATEMENTS: usize = 100_000;
 /// Bytes of a log's record.
 const RECORD: usize = 8192;
+/// Bytes of a small log's record.
+const SMALL_RECORD: usize = 700;
 /// Bytes of RocksDB's values.
 const VALUE: usize = 100;
 /// Directories over which loose objects spread.
@@ -39,6 +42,8 @@ pub enum Program {
     SqliteNoSections,
     /// Records of 8 KiB appended, each with fdatasync.
     Log,
+    /// Records of 700 bytes appended, each with fdatasync.
+    SmallLog,
     /// Messages written to `tmp`, fsynced, renamed to `new`, and that directory fsynced.
     Mail,
     /// Objects written under a temporary name, fsynced and renamed, as git does.
@@ -55,7 +60,8 @@ impl Program {
             Self::SqliteWal => sqlite(area, time, "wal", shell),
             Self::SqliteSections => sqlite(area, time, "delete", sections),
             Self::SqliteNoSections => sqlite(area, time, "delete", no_sections),
-            Self::Log => log(area, time),
+            Self::Log => log::<RECORD>(area, time),
+            Self::SmallLog => log::<SMALL_RECORD>(area, time),
             Self::Mail => mail(area, time),
             Self::Objects => objects(area, time),
             Self::RocksDb => rocksdb(area, time),
@@ -131,14 +137,14 @@ fn sqlite(
     })
 }
 
-fn log(area: &WorkArea, time: Duration) -> io::Result<Measured> {
-    let mut file = File::create_new(area.dir.join("log"))?;
-    file.write_all(&fresh::<RECORD>())?;
+fn log<const BYTES: usize>(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+    let mut file = File::create_new(area.dir.join(LOG))?;
+    file.write_all(&fresh::<BYTES>())?;
     file.sync_all()?;
     area.settle()?;
     area.count(|| {
         until(time, |_| {
-            file.write_all(&fresh::<RECORD>())?;
+            file.write_all(&fresh::<BYTES>())?;
             file.sync_data()
         })
     })

@@ -44,6 +44,8 @@ pub enum Kind {
     Pressure(u64),
     /// [`Kind::Each`] while another process works without fsync.
     Beside(Operation, Neighbour),
+    /// A program while another process works in the same directory.
+    ProgramBeside(Program, Neighbour),
 }
 
 impl Kind {
@@ -139,15 +141,29 @@ pub const JOBS: &[Job] = &[
         &[rate("sqlite-sections-off", "the same SQLite, DELETE journal", None)],
     ),
     program(Program::Log, false, &[quiet("log-8k", "log of 8 KiB records, fdatasync each")]),
+    program(
+        Program::SmallLog,
+        false,
+        &[quiet("log-700", "log of 700-byte records, fdatasync each")],
+    ),
     program(Program::Mail, false, &[quiet("mail", "mail delivery")]),
     program(Program::Objects, false, &[quiet("objects", "loose objects")]),
     program(Program::RocksDb, false, &[quiet("rocksdb", "RocksDB fillsync")]),
     program(Program::SqliteDelete, true, &[busy("sqlite-delete-busy", "SQLite, DELETE, busy")]),
     program(Program::SqliteWal, true, &[busy("sqlite-wal-busy", "SQLite, WAL, busy")]),
     program(Program::Log, true, &[busy("log-8k-busy", "log of 8 KiB records, busy")]),
+    program(Program::SmallLog, true, &[busy("log-700-busy", "log of 700-byte records, busy")]),
     program(Program::Mail, true, &[busy("mail-busy", "mail delivery, busy")]),
     program(Program::Objects, true, &[busy("objects-busy", "loose objects, busy")]),
     program(Program::RocksDb, true, &[busy("rocksdb-busy", "RocksDB fillsync, busy")]),
+    job(
+        Kind::ProgramBeside(Program::SqliteWal, Neighbour::Mail),
+        &[rate("wal-beside-mail", "SQLite, WAL, beside mail delivery", None)],
+    ),
+    job(
+        Kind::ProgramBeside(Program::SmallLog, Neighbour::Rival),
+        &[rate("log-700-rival", "the 700-byte log, another program in it", None)],
+    ),
     each(overwrite, &[time("overwrite-4k", "overwrite 4 KiB, fsync", Some(1.15))]),
     each(append_4k, &[time("append-4k", "append 4 KiB, fsync", Some(0.9))]),
     each(append_512, &[time("append-512", "append 512 bytes, fsync", Some(0.9))]),

@@ -27,7 +27,7 @@ fn each_program_is_measured_quiet_and_beside_busy_loops() {
     let by_sections = |j: &&Job| j.name().starts_with("sqlite-sections");
     assert_eq!(programs(false).filter(by_sections).count(), 2, "with and without, and never busy");
     let usual = || programs(false).filter(|j| !by_sections(j));
-    assert_eq!((usual().count(), programs(true).count()), (6, 6));
+    assert_eq!((usual().count(), programs(true).count()), (7, 7));
     assert!(usual().all(|j| j.rows[0].target == Some(1.0)));
     assert!(programs(true).all(|j| j.rows[0].target == Some(0.9)));
 }

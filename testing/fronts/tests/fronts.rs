@@ -56,7 +56,7 @@ fn programs_with_private_logs_take_turns_with_others() {
 /// Each record of each kind of program is there once and whole.
 #[test]
 fn programs_with_private_logs_append_beside_others() {
-    let seconds = length(15, 200);
+    let seconds = length(5, 200);
     for mounts in ["1", "2"] {
         let args = ["--logs", "--mounts", mounts, "--programs", "10", "--patience", "120"];
         by_both(&[&args[..], &["--seed", "1", "--seconds", &seconds]].concat());

@@ -49,7 +49,7 @@ fn what_a_program_made_durable_itself_survives_a_crash() {
             assert_eq!(program.tell("sync"), "durable");
         }
     });
-    assert_eq!((written, world.counts().records), (0, 0), "the daemon has done nothing");
+    assert_eq!((written, world.counts().ingested.records), (0, 0), "the daemon has done nothing");
     assert_eq!(program.tell("append more"), "400");
     assert_eq!(after_a_crash(world, "f"), b"line".repeat(100));
     drop(program);

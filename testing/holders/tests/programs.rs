@@ -66,7 +66,7 @@ fn r47_what_a_killed_program_wrote_is_there() {
     program.kill();
     assert_eq!(user.read(f), b"line".repeat(100));
     world.until("the session ends", |world| world.counts().sessions == 0);
-    assert_eq!(world.counts().records, 100);
+    assert_eq!(world.counts().ingested.records, 100);
     world.close();
 }
 
@@ -210,7 +210,7 @@ fn what_is_old_is_taken_in_by_itself() {
     let f = world.user().make("f", b"");
     let mut program = start(&world, f);
     assert_eq!(program.tell("append x"), "0");
-    world.until("it is taken in", |world| world.counts().records == 1);
+    world.until("it is taken in", |world| world.counts().ingested.records == 1);
     assert_eq!(program.tell("append x"), "1", "the lease lasts");
     program.wait();
     world.close();
@@ -238,7 +238,7 @@ fn rings_are_taken_in_when_they_are_full() {
     assert_eq!(program.tell("fill 3000"), "3000");
     assert_eq!(program.tell("len"), (3000u64 * 4096).to_string());
     assert_eq!(user.read(f).len(), 3000 * 4096);
-    assert_eq!(world.counts().bytes, 3000 * 4096);
+    assert_eq!(world.counts().ingested.bytes, 3000 * 4096);
     program.wait();
     world.close();
 }

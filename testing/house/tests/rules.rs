@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 9] = [
     &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease"],
     &["shared/wire", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
-    &["runtime", "service"],
+    &["runtime", "service", "frontend/ingest"],
     &["placement"],
     &["frontend/fuse", "frontend/embed", "frontend/client", "frontend/grantor"],
     &["frontend/cli", "frontend/capi", "frontend/accel"],

@@ -280,6 +280,7 @@ impl Model {
             | Request::CancelLock { .. }
             | Request::Lease { .. }
             | Request::LeaseWrite { .. }
+            | Request::LeaseLocate { .. }
             | Request::LeaseKeep { .. }
             | Request::LeaseReturn { .. } => Err(libc::EOPNOTSUPP),
             Request::Publish { base, entries, rights, .. } => {

@@ -1,7 +1,7 @@
 //! What makes a session's files durable: the daemon, or a file log that this program writes.
 #![allow(unsafe_code)] // a descriptor that may be another's by now is not closed
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{AtFlags, FileType, StatxFlags, fstat, makedev, statx};
 use rustix::io::{Errno, IoSlice, ReadWriteFlags, pwritev2};
 use rustix::time::{ClockId, clock_gettime};
 use siftfs_lease::{Batch, Batches, LogShape, View, forgotten, high};
@@ -118,9 +118,12 @@ impl Drop for FileLog {
     }
 }
 
-/// Is the open file still this one?
+/// Is the open file still this one? It is not asked for its times: from Linux 6.13 on a file whose
+/// times somebody has looked at gets finer ones by its next write, and the inode is written with
+/// each batch, which costs as much as another write of the disk.
 fn is(file: &OwnedFd, identity: (u64, u64)) -> bool {
-    fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity)
+    let stat = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO);
+    stat.is_ok_and(|s| (makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino) == identity)
 }
 
 /// CLOCK_BOOTTIME, in nanoseconds.

@@ -11,10 +11,8 @@ pub struct Counts {
     pub file_logs: u64,
     /// Leases that last.
     pub leases: u64,
-    /// Records that were taken in, since the mount was made.
-    pub records: u64,
-    /// Bytes of them.
-    pub bytes: u64,
+    /// What was taken in, and how.
+    pub ingested: siftfs_ingest::Counts,
     /// Connections, tokens and leases that were refused.
     pub refused: u64,
     /// Sessions that were ended because they broke a rule.
@@ -27,8 +25,7 @@ pub struct Counts {
 pub(crate) struct Counters {
     pub file_logs: AtomicU64,
     pub leases: AtomicU64,
-    pub records: AtomicU64,
-    pub bytes: AtomicU64,
+    pub ingested: siftfs_ingest::Counters,
     pub refused: AtomicU64,
     pub ended: AtomicU64,
     pub lost: AtomicU64,
@@ -41,8 +38,7 @@ impl Counters {
             sessions: sessions as u64,
             file_logs: of(&self.file_logs),
             leases: of(&self.leases),
-            records: of(&self.records),
-            bytes: of(&self.bytes),
+            ingested: self.ingested.counts(),
             refused: of(&self.refused),
             ended: of(&self.ended),
             lost: of(&self.lost),

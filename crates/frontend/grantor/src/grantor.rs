@@ -51,7 +51,8 @@ impl Grantor {
         bounds: Bounds,
     ) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
-        let common = Common { opens, redeems, counters, recalls: Arc::default(), logs };
+        let (recalls, how, pipelines) = (Arc::default(), bounds.ingest, Arc::default());
+        let common = Common { opens, redeems, counters, recalls, logs, how, pipelines };
         let (table, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { common, bounds, table, changed, listener });
         let grantor = Self { shared, threads: Mutex::default() };

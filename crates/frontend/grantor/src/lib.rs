@@ -21,6 +21,7 @@ mod counters;
 mod file_log;
 mod grantor;
 mod holder;
+mod ingestion;
 mod log;
 mod promise;
 mod registered;
@@ -31,6 +32,7 @@ mod vouched;
 
 pub use counters::Counts;
 pub use grantor::Grantor;
+pub use siftfs_ingest::{Counts as IngestCounts, How, Locate};
 pub use siftfs_lease::{LogShape, Token};
 pub use siftfs_registry::RegisteredLease;
 pub use vouched::VOUCHED;
@@ -147,12 +149,15 @@ pub struct Bounds {
     pub commit: Duration,
     /// How long a lease may go without a write.
     pub unused: Duration,
+    /// How records are taken in.
+    pub ingest: How,
 }
 
 impl Default for Bounds {
     /// Those of a mount.
     fn default() -> Self {
         let (patience, unused) = (Duration::from_secs(10), Duration::from_secs(10));
-        Self { sessions: 1024, patience, commit: Duration::from_secs(5), unused }
+        let (commit, ingest) = (Duration::from_secs(5), How::default());
+        Self { sessions: 1024, patience, commit, unused, ingest }
     }
 }

@@ -1,25 +1,17 @@
-//! The log of one session: its leases, and how what is published of them becomes the files'. One
-//! thread at a time has it, and it may wait for storage, but not for a program or another file.
+//! The log of one session and its leases. One thread at a time has it, and it may wait for storage,
+//! but not for a program or another file.
 
 use crate::Redeems;
 use crate::counters::Counters;
 use crate::file_log::FileLog;
-use crate::holder::{Told, believable};
+use crate::holder::Told;
 use siftfs_base::{InodeNr, Result, Timestamp};
-use siftfs_lease::{FULL, Held, MOST_BYTES, Memory, Reader, Record, View, recall};
-use siftfs_proto::{
-    Credentials, FileService, Handle, LENT_BYTES, LENT_WRITE_BYTES, LENT_WRITES, LeaseId, Reply,
-    Request, WriteData,
-};
+use siftfs_ingest::{BackEnd, How, Pipelines};
+use siftfs_lease::{Held, Memory, Reader, View};
+use siftfs_proto::{Credentials, FileService, Handle, LeaseId, Request};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-/// There is space for what waits in a ring, whatever it is.
-const _: () = {
-    assert!(FULL.records as u64 <= LENT_WRITES && FULL.data as u64 <= LENT_BYTES);
-    assert!(MOST_BYTES as u64 <= LENT_WRITE_BYTES);
-};
 
 /// What a session works with, and never changes.
 pub(crate) struct Means {
@@ -27,6 +19,9 @@ pub(crate) struct Means {
     pub redeems: Arc<dyn Redeems>,
     pub counters: Arc<Counters>,
     pub told: Arc<Told>,
+    /// How records are taken in, and by which threads.
+    pub how: How,
+    pub pipelines: Arc<Pipelines>,
 }
 
 impl Means {
@@ -62,6 +57,8 @@ pub(crate) struct Leased {
 pub(crate) struct Log {
     pub(crate) reader: Reader<Memory, View>,
     pub(crate) slots: Vec<Option<Leased>>,
+    /// What takes the records in.
+    pub(crate) back: BackEnd,
     /// The file log, once the program has asked for it.
     pub file: Option<FileLog>,
     /// A record that waited when this was looked at last, and since when.
@@ -81,7 +78,8 @@ pub(crate) fn over() -> siftfs_base::Error {
 impl Log {
     pub fn new(reader: Reader<Memory, View>) -> Self {
         let slots = (0..siftfs_lease::SLOTS).map(|_| None).collect();
-        Self { reader, slots, file: None, waits: None, behind: None, over: false }
+        let back = BackEnd::default();
+        Self { reader, slots, back, file: None, waits: None, behind: None, over: false }
     }
 
     /// A slot that no lease has.
@@ -121,68 +119,6 @@ impl Log {
         if let Some(place) = self.slots.get_mut(held.slot as usize) {
             *place = None;
         }
-    }
-
-    /// Takes in what is published. A file that could not be written is no longer leased afterwards,
-    /// and none is if there was no space but what the session has set aside.
-    ///
-    /// # Errors
-    /// The holder broke a rule, or the session is over.
-    pub fn ingest(&mut self, means: &Means) -> Result<()> {
-        if self.over {
-            return Err(over());
-        }
-        let (failed, taken) = self.take_in(means);
-        self.end(means, failed).and(taken)
-    }
-
-    /// Takes in what is published; answers of which files it could not be written.
-    pub(crate) fn take_in(&mut self, means: &Means) -> (Vec<Held>, Result<()>) {
-        let Self { reader, slots, .. } = self;
-        let mut failed = Vec::new();
-        let taken = reader.ingest(&mut |record, bytes| {
-            take_in(means, slots, record, bytes, &mut failed);
-        });
-        (failed, taken)
-    }
-
-    /// Ends leases, with all that is published of them.
-    ///
-    /// # Errors
-    /// The holder broke a rule. They have ended all the same.
-    pub fn end(&mut self, means: &Means, mut leases: Vec<Held>) -> Result<()> {
-        let mut result = Ok(());
-        while !leases.is_empty() {
-            leases.retain(|held| self.reader.is_granted(*held));
-            let Self { reader, slots, .. } = self;
-            let mut failed = Vec::new();
-            let mut sink = |record: &Record, bytes: Vec<u8>| {
-                take_in(means, slots, record, bytes, &mut failed);
-            };
-            let taken = reader.end(&leases, &mut sink, Memory::wake);
-            result = result.and(taken);
-            self.unlog(means, &leases);
-            leases.drain(..).for_each(|held| self.give_back(means, held));
-            leases = failed;
-        }
-        result
-    }
-
-    /// The lease has ended for its holder, and ends for everybody else.
-    fn give_back(&mut self, means: &Means, held: Held) {
-        let Some(leased) = self.of(held) else { return };
-        let Leased { lease, handle, ino, process, credentials, .. } = leased;
-        let cred = credentials.clone();
-        means.told.lock().all.remove(lease);
-        // What other kernels are told of it, nobody waits for here: those that want the file do.
-        let (returned, _owed) =
-            means.service.call_owing(&cred, Request::LeaseReturn { lease: *lease });
-        if let Err(error) = returned {
-            tracing::warn!(ino = *ino, %error, "a lease was over before it was given back");
-        }
-        let _ = means.call(&cred, Request::Release { handle: *handle });
-        means.redeems.returned(*ino, *process);
-        means.counters.leases.fetch_sub(1, Relaxed);
     }
 
     /// All leases that last.
@@ -246,55 +182,5 @@ impl Log {
                 Ok(())
             }
         }
-    }
-}
-
-/// A record becomes its file's. What cannot be written is kept for the file. `failed` are the
-/// leases that are to end: that of such a file, and all when the space that is set aside is used.
-fn take_in(
-    means: &Means,
-    slots: &mut [Option<Leased>],
-    record: &Record,
-    bytes: Vec<u8>,
-    failed: &mut Vec<Held>,
-) {
-    let leased = slots.get_mut(record.held.slot as usize).and_then(Option::as_mut);
-    let leased = leased.filter(|leased| leased.held == record.held);
-    let leased = leased.expect("a lease that lasts has its slot");
-    let (offset, len) = (record.offset, bytes.len() as u64);
-    let data = match offset.is_multiple_of(siftfs_base::BLOCK_BYTES) {
-        true => WriteData::copy_of(offset, &bytes),
-        false => WriteData::Bytes(bytes),
-    };
-    let time = Some(believable(record.time, leased.mtime));
-    let request = Request::LeaseWrite { lease: leased.lease, offset, data, time };
-    let answer = means.call(&leased.credentials, request);
-    let last = matches!(answer, Ok(Reply::WrittenLast { .. }));
-    let written = answer.and_then(|reply| reply.written());
-    Counters::add(&means.counters.records, 1);
-    Counters::add(&means.counters.bytes, len);
-    leased.used = Instant::now();
-    leased.written = true;
-    match written {
-        Ok(all) if u64::from(all) == len => {}
-        other => {
-            let errno = other.map_or_else(|e| e.errno(), |_| libc::ENOSPC);
-            if leased.error.is_none() {
-                // A lease that is over in the Runtime, which this side did not end.
-                Counters::add(&means.counters.lost, u64::from(errno == libc::ESTALE));
-                let (ino, pid) = (leased.ino, leased.process);
-                tracing::warn!(ino, pid, errno, "what a program wrote cannot be taken in");
-                failed.push(leased.held);
-            }
-            let errno = if errno == libc::ENOSPC { errno } else { libc::EIO };
-            leased.error.get_or_insert(errno);
-        }
-    }
-    if last {
-        // Before the ring has room for one more: there is space for what it has by now.
-        let all = slots.iter().flatten().map(|leased| leased.held);
-        let recalled = recall(&*means.told.memories.0, &FULL, all);
-        let others: Vec<_> = recalled.into_iter().filter(|held| !failed.contains(held)).collect();
-        failed.extend(others);
     }
 }

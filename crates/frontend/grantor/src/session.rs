@@ -7,6 +7,7 @@ use crate::log::{Leased, Log, Means, over};
 use crate::vouched::vouched;
 use crate::{Logs, Opens, Redeemed, Redeems};
 use siftfs_base::{Error, Result, corrupt, errno};
+use siftfs_ingest::{How, Pipelines};
 use siftfs_lease::{Answer, Created, FULL, Held, Packets, Reader, create, order, vouch};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Credentials, LeaseId, MAX_FILE_SIZE, Request};
@@ -30,6 +31,8 @@ pub(crate) struct Common {
     pub counters: Arc<Counters>,
     pub recalls: Arc<Recalls>,
     pub logs: Option<Arc<dyn Logs>>,
+    pub how: How,
+    pub pipelines: Arc<Pipelines>,
 }
 
 /// What a program gets with an answer.
@@ -58,7 +61,8 @@ impl Session {
         let told = Arc::new(Told { names, memories, recalls, session: OnceLock::new() });
         let service = common.opens.open(told.clone())?;
         let (redeems, counters) = (common.redeems.clone(), common.counters.clone());
-        let means = Means { service, redeems, counters, told: told.clone() };
+        let (how, pipelines) = (common.how, common.pipelines.clone());
+        let means = Means { service, redeems, counters, told: told.clone(), how, pipelines };
         let (log, fault) = (Mutex::new(Log::new(reader)), Mutex::default());
         vouch(&*told.memories.0, vouched());
         let session = Arc::new(Self { process, socket, means, log, fault });

@@ -4,6 +4,7 @@ mod doors;
 mod draining;
 mod holders;
 mod lending;
+mod located;
 mod ordered;
 mod shown;
 mod space;

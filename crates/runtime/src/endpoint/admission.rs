@@ -108,6 +108,7 @@ fn is_lending(req: &Request) -> bool {
     match req {
         R::Lease { .. }
         | R::LeaseWrite { .. }
+        | R::LeaseLocate { .. }
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
         | R::Hold { .. }

@@ -7,13 +7,16 @@ use crate::state::State;
 use crate::state::leases::Does;
 use crate::state::room::may_set_aside;
 use crate::state::step::{Step, Stop};
-use siftfs_base::{InodeNr, Result, errno};
+use siftfs_base::{BLOCK_BYTES, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
-use siftfs_proto::{LeaseId, Reply, Request, Target, flags};
+use siftfs_proto::{LeaseId, MAX_FILE_SIZE, Reply, Request, Target, flags};
 
 /// How often the others are told before a session gets a lease: each time one of them may have
 /// touched the file meanwhile.
 const TRIES: u32 = 4;
+
+/// Most blocks of a question where they are: a bit of the answer for each.
+const LOCATED: u32 = 64;
 
 /// Set-user-id and set-group-id.
 const SET_ID: u16 = 0o6000;
@@ -53,6 +56,9 @@ impl Call<'_> {
             Request::Lease { file, writers } => self.lease(file, writers),
             Request::LeaseWrite { lease, offset, data, time } => {
                 self.write_leased(lease, offset, data, time)
+            }
+            Request::LeaseLocate { lease, first, count, bring } => {
+                self.locate(lease, (first, count), bring)
             }
             Request::LeaseKeep { lease } => {
                 self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
@@ -156,6 +162,31 @@ impl Call<'_> {
             Some(node) if node.inode.generation == generation => Ok(ino),
             _ => Err(errno(libc::ESTALE)),
         }
+    }
+
+    /// Which blocks are cold, and reads those in that are asked for.
+    fn locate(&self, lease: LeaseId, (first, count): (u64, u32), bring: u64) -> Result<Reply> {
+        if count > LOCATED || first > MAX_FILE_SIZE / BLOCK_BYTES {
+            return Err(errno(libc::EINVAL));
+        }
+        let mut before = None;
+        self.query_step(|st| {
+            let ino = self.use_lease(st, lease)?;
+            st.metadata.tree.load_regular(ino)?;
+            let cold = st.cold(ino, first, count)?;
+            before.get_or_insert(cold);
+            match cold & bring {
+                0 => Ok(()),
+                some => {
+                    // It stops here for the first run of them, and is tried again with the rest.
+                    let begin = some.trailing_zeros();
+                    let run = u64::from((some >> begin).trailing_ones());
+                    let from = first + u64::from(begin);
+                    st.missing(ino, from..from + run, 0)
+                }
+            }
+        })?;
+        Ok(Reply::Located { cold: before.unwrap_or(0) })
     }
 
     fn begin_lease(

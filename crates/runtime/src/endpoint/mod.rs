@@ -316,6 +316,7 @@ impl Call<'_> {
             | R::Compound(_) => self.operations(req),
             R::Lease { .. }
             | R::LeaseWrite { .. }
+            | R::LeaseLocate { .. }
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. } => self.leases(req),
             R::Fsync { .. }

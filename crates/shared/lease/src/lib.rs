@@ -30,7 +30,9 @@ pub use layout::{FULL, MOST_BYTES, SLOTS, Shape};
 pub use memory::{Created, ForkMark, Memory, View, create, open};
 pub use message::{Answer, Ask, HEADER, MOST_DATA, TOKEN, Token, VERSION};
 pub use packets::{Packet, Packets, high};
-pub use reader::{Reader, Shown, order, recall, set_order, shown, vouch};
+pub use reader::{
+    Data, Fetched, Headers, Ingestion, Reader, Shown, Taken, order, recall, set_order, shown, vouch,
+};
 pub use record::Record;
 pub use words::{Held, Own, State, Words};
 pub use writer::{

@@ -41,7 +41,7 @@ fn a_write_arrives_through_the_memories() {
     assert_eq!((now.size, now.mtime), (22, 2));
     let mut got = Vec::new();
     let mut sink = |record: &crate::Record, bytes: Vec<u8>| got.push((record.offset, bytes));
-    reader.end(&[held], &mut sink, Memory::wake).unwrap();
+    crate::reader::tests::end(&mut reader, &[held], &mut sink, Memory::wake).unwrap();
     assert_eq!(got, [(10, b"hello, world".to_vec())]);
     assert_eq!(one.settled(&*view), Settled::Done);
     assert_eq!(shown((&*grantor, &*seen), &FULL, held), None, "the lease is over");
@@ -67,7 +67,7 @@ fn the_end_of_a_recall_wakes_the_holder() {
         }
     });
     about.wait();
-    reader.end(&[held], &mut |_, _| {}, Memory::wake).unwrap();
+    crate::reader::tests::end(&mut reader, &[held], &mut |_, _| {}, Memory::wake).unwrap();
     sleeps.join().unwrap();
     drop(grantor);
 }

@@ -23,9 +23,6 @@ pub struct Shown {
     pub mtime: i64,
 }
 
-/// Where what is taken in goes: a record of a lease that lasts, and its bytes.
-pub type Sink<'a> = dyn FnMut(&Record, Vec<u8>) + 'a;
-
 /// The reader of the ring. There is one for each session, and one thread at a time has it.
 pub struct Reader<G, H> {
     grantor: Arc<G>,
@@ -94,18 +91,11 @@ impl<G: Own, H: Words> Reader<G, H> {
         self.holder.load(LOGGED_AT, Ordering::Acquire)
     }
 
-    /// Takes in what is published when it begins. What of it is no lease's any more is passed over.
+    /// Begins to take in what is published now. What the parts give out is checked.
     ///
     /// # Errors
-    /// Corrupt: the holder broke a rule, and the session is to be ended. What stood before that in
-    /// the ring was taken in.
-    pub fn ingest(&mut self, sink: &mut Sink<'_>) -> Result<()> {
-        let taken = self.try_ingest(sink);
-        self.broken |= taken.is_err();
-        taken
-    }
-
-    fn try_ingest(&mut self, sink: &mut Sink<'_>) -> Result<()> {
+    /// Corrupt: the holder broke a rule, now or before, and the session is to be ended.
+    pub fn begin(&mut self) -> Result<Ingestion<'_, G, H>> {
         if self.broken {
             return Err(corrupt("private log", "it was refused before"));
         }
@@ -113,49 +103,27 @@ impl<G: Own, H: Words> Reader<G, H> {
         let head = self.holder.load(HEAD_AT, Ordering::Acquire);
         let waiting = head.checked_sub(self.tail);
         if waiting.is_none_or(|waiting| waiting > self.bounds.shape.records as u64) {
+            self.broken = true;
             let detail = format!("its head is {head}, and its tail {}", self.tail);
             return Err(corrupt("private log", detail));
         }
-        let mut oldest = None;
-        while self.tail < head {
-            self.take(sink, &mut oldest)?;
-        }
-        Ok(())
+        let Self { grantor, holder, bounds, tail, granted, broken } = self;
+        let (grantor, holder) = (&**grantor, &**holder);
+        let data = Data { holder, shape: bounds.shape };
+        let headers = Headers { holder, bounds, granted, next: *tail, head, oldest: None, broken };
+        Ok(Ingestion { headers, data, taken: Taken { grantor, tail } })
     }
 
-    /// Takes in one record. `oldest` is where the data begin of the first one of this ingestion.
-    fn take(&mut self, sink: &mut Sink<'_>, oldest: &mut Option<u64>) -> Result<()> {
-        let mut bytes = [0; RECORD];
-        self.holder.copy_out(self.bounds.shape.record(self.tail), &mut bytes);
-        let record = Record::decode(&bytes, &self.bounds)?;
-        let len = record.len as usize;
-        let behind = self.bounds.shape.behind(record.data, len);
-        // What waits is never more than the ring holds: so one ingestion ends.
-        let oldest = *oldest.get_or_insert(record.data);
-        let behind = behind.filter(|behind| behind - oldest <= self.bounds.shape.data as u64);
-        let behind = behind.ok_or_else(|| corrupt("private log", "it has too many bytes"))?;
-        if self.is_granted(record.held) {
-            let mut data = vec![0; len];
-            self.holder.copy_out(self.bounds.shape.data(record.data), &mut data);
-            sink(&record, data);
-        }
-        self.bounds.position = behind;
-        self.tail += 1;
-        // Pairs with the writer's acquire: what was read may be written again.
-        self.grantor.store(TAIL_AT, self.tail, Ordering::Release);
-        Ok(())
-    }
-
-    /// Ends leases: takes in what is published of them. The holder sees for each of its records
-    /// whether it was. Those that have ended before are left alone. `ended` is the index of a word
-    /// that waiters are to be woken for.
+    /// Ends leases: has `ingest` take in what is published of them. The holder sees for each of its
+    /// records whether it was. Those that have ended before are left alone. `ended` is the index of
+    /// a word that waiters are to be woken for.
     ///
     /// # Errors
-    /// As [`Reader::ingest`]. The leases have ended all the same.
+    /// Those of `ingest`. The leases have ended all the same.
     pub fn end(
         &mut self,
         leases: &[Held],
-        sink: &mut Sink<'_>,
+        ingest: impl FnOnce(&mut Self) -> Result<()>,
         mut ended: impl FnMut(&G, usize),
     ) -> Result<()> {
         let shape = self.bounds.shape;
@@ -165,7 +133,7 @@ impl<G: Own, H: Words> Reader<G, H> {
             return Ok(());
         }
         recall(&*self.grantor, &shape, lasting.iter().copied());
-        let taken = self.ingest(sink);
+        let taken = ingest(self);
         for held in &lasting {
             let index = shape.word(held.slot);
             self.grantor.store(shape.ingested(held.slot), self.tail, Ordering::Relaxed);
@@ -196,6 +164,133 @@ impl<G: Own, H: Words> Reader<G, H> {
     /// The session is over. Its leases have ended.
     pub fn close(&self) {
         self.grantor.store(ALIVE_AT, 0, Ordering::Release);
+    }
+}
+
+/// What is published at one moment, and is being taken in: headers, data and the ring's tail, for
+/// different threads.
+pub struct Ingestion<'a, G, H> {
+    /// The headers of the records.
+    pub headers: Headers<'a, H>,
+    /// Their data.
+    pub data: Data<'a, H>,
+    /// How far they are taken in.
+    pub taken: Taken<'a, G>,
+}
+
+/// The headers of what is published, in the ring's order. They say where the data are, which cannot
+/// be had from here.
+pub struct Headers<'a, H> {
+    holder: &'a H,
+    bounds: &'a mut Bounds,
+    granted: &'a [u64],
+    next: u64,
+    head: u64,
+    /// Where the data begin of the first record of this ingestion.
+    oldest: Option<u64>,
+    broken: &'a mut bool,
+}
+
+/// Headers that were copied and checked.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// Those of leases that last.
+    pub records: Vec<Record>,
+    /// The number of the next record of the ring.
+    pub until: u64,
+}
+
+impl<H: Words> Headers<'_, H> {
+    /// The next headers, up to as many records or until they have so many bytes, and none at the
+    /// end. Records of leases that have ended are passed over.
+    ///
+    /// # Errors
+    /// Corrupt: the holder broke a rule. What stands before that in the ring was given out, or is,
+    /// with the error.
+    pub fn fetch(&mut self, (records, bytes): (usize, u64)) -> (Option<Fetched>, Result<()>) {
+        let (mut fetched, begin) = (Fetched::default(), self.next);
+        let mut has = 0;
+        let mut result = Ok(());
+        while !*self.broken && self.next < self.head && has < bytes {
+            if self.next - begin >= records as u64 {
+                break;
+            }
+            match self.one() {
+                Ok(record) => {
+                    self.next += 1;
+                    has += u64::from(record.len);
+                    let held = record.held;
+                    if self.granted.get(held.slot as usize) == Some(&held.number) {
+                        fetched.records.push(record);
+                    }
+                }
+                Err(error) => {
+                    *self.broken = true;
+                    result = Err(error);
+                }
+            }
+        }
+        fetched.until = self.next;
+        ((self.next > begin).then_some(fetched), result)
+    }
+
+    /// Is there more?
+    pub fn has_more(&self) -> bool {
+        !*self.broken && self.next < self.head
+    }
+
+    fn one(&mut self) -> Result<Record> {
+        let shape = self.bounds.shape;
+        let mut bytes = [0; RECORD];
+        self.holder.copy_out(shape.record(self.next), &mut bytes);
+        let record = Record::decode(&bytes, self.bounds)?;
+        let behind = shape.behind(record.data, record.len as usize);
+        // What waits is never more than the ring holds: so one ingestion ends.
+        let oldest = *self.oldest.get_or_insert(record.data);
+        let behind = behind.filter(|behind| behind - oldest <= shape.data as u64);
+        let behind = behind.ok_or_else(|| corrupt("private log", "it has too many bytes"))?;
+        self.bounds.position = behind;
+        Ok(record)
+    }
+}
+
+/// The data of what is published.
+pub struct Data<'a, H> {
+    holder: &'a H,
+    shape: Shape,
+}
+
+impl<H: Words> Data<'_, H> {
+    /// Copies bytes of one record's data, from any of them on, each once. It is not taken in yet.
+    pub fn copy(&self, position: u64, into: &mut [u8]) {
+        let skip = (position % 8) as usize;
+        let (first, rest) = match skip {
+            0 => (&mut [][..], into),
+            _ => into.split_at_mut((8 - skip).min(into.len())),
+        };
+        if !first.is_empty() {
+            let word = self.holder.load(self.shape.data(position), Ordering::Relaxed).to_le_bytes();
+            first.iter_mut().zip(word.iter().skip(skip)).for_each(|(byte, from)| *byte = *from);
+        }
+        if !rest.is_empty() {
+            self.holder.copy_out(self.shape.data(position + first.len() as u64), rest);
+        }
+    }
+}
+
+/// How far the ring is taken in.
+pub struct Taken<'a, G> {
+    grantor: &'a G,
+    tail: &'a mut u64,
+}
+
+impl<G: Own> Taken<'_, G> {
+    /// The records before this number are taken in or passed over: what they had may be written
+    /// over.
+    pub fn release(&mut self, until: u64) {
+        *self.tail = until;
+        // Pairs with the writer's acquire: what was read may be written again.
+        self.grantor.store(TAIL_AT, until, Ordering::Release);
     }
 }
 
@@ -251,4 +346,4 @@ pub fn shown<G: Words, H: Words>(
 
 #[cfg(test)]
 #[path = "reader_tests.rs"]
-mod tests;
+pub(crate) mod tests;

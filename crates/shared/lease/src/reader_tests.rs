@@ -51,9 +51,9 @@ fn bounded(check: impl Fn() + Sync + Send + 'static) {
 
 /// What the grantor took in: each write by its bytes, and its lease.
 #[derive(Default)]
-struct Taken(Vec<(u64, Vec<u8>)>);
+struct Took(Vec<(u64, Vec<u8>)>);
 
-impl Taken {
+impl Took {
     fn sink(&mut self) -> impl FnMut(&Record, Vec<u8>) + '_ {
         |record, bytes| self.0.push((record.held.number, bytes))
     }
@@ -61,6 +61,35 @@ impl Taken {
     fn times(&self, byte: u8) -> usize {
         self.0.iter().filter(|(_, bytes)| *bytes == [byte; 4]).count()
     }
+}
+
+/// Takes in what is published, one record at a time, as the back end does it.
+pub fn ingest<G: Own, H: Words>(
+    reader: &mut Reader<G, H>,
+    sink: &mut dyn FnMut(&Record, Vec<u8>),
+) -> Result<()> {
+    let Ingestion { mut headers, data, mut taken } = reader.begin()?;
+    loop {
+        let (fetched, result) = headers.fetch((1, u64::MAX));
+        let Some(fetched) = fetched else { return result };
+        for record in &fetched.records {
+            let mut bytes = vec![0; record.len as usize];
+            data.copy(record.data, &mut bytes);
+            sink(record, bytes);
+        }
+        taken.release(fetched.until);
+        result?;
+    }
+}
+
+/// Ends leases with what is published of them.
+pub fn end<G: Own, H: Words>(
+    reader: &mut Reader<G, H>,
+    leases: &[Held],
+    sink: &mut dyn FnMut(&Record, Vec<u8>),
+    ended: impl FnMut(&G, usize),
+) -> Result<()> {
+    reader.end(leases, |reader| ingest(reader, sink), ended)
 }
 
 /// What a holder was told of a write of four bytes like this one.
@@ -111,7 +140,7 @@ fn bells() -> (Arc<Bell>, Arc<Bell>) {
 }
 
 /// A write that is done was taken in once. One that is not was not taken in at all.
-fn judge(taken: &Taken, told: impl IntoIterator<Item = Told>) {
+fn judge(taken: &Took, told: impl IntoIterator<Item = Told>) {
     for told in told {
         match told {
             Told::Done(byte) => assert_eq!(taken.times(byte), 1, "{told:?}"),
@@ -129,10 +158,10 @@ fn a_write_is_done_exactly_if_a_recall_takes_it_in() {
         let (bell, ringer) = bells();
         let held = reader.grant(0);
         let recall = loom::thread::spawn(move || {
-            let mut taken = Taken::default();
-            reader.end(&[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
+            let mut taken = Took::default();
+            end(&mut reader, &[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
             let ended = taken.0.len();
-            reader.ingest(&mut taken.sink()).unwrap();
+            ingest(&mut reader, &mut taken.sink()).unwrap();
             assert_eq!(taken.0.len(), ended, "something was taken in after the end");
             taken
         });
@@ -153,9 +182,9 @@ fn a_place_in_the_ring_is_not_written_again_before_it_was_read() {
         let (bell, ringer) = bells();
         let held = reader.grant(0);
         let thread = loom::thread::spawn(move || {
-            let mut taken = Taken::default();
-            reader.ingest(&mut taken.sink()).unwrap();
-            reader.end(&[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
+            let mut taken = Took::default();
+            ingest(&mut reader, &mut taken.sink()).unwrap();
+            end(&mut reader, &[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
             taken
         });
         assert!(writer.begin(held, 0, 0));
@@ -185,8 +214,8 @@ fn each_thread_of_a_holder_learns_of_its_own_write() {
             loom::thread::spawn(move || write(&own, &memory, 2))
         };
         let recall = loom::thread::spawn(move || {
-            let mut taken = Taken::default();
-            reader.end(&[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
+            let mut taken = Took::default();
+            end(&mut reader, &[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
             taken
         });
         let one = write(&writer, &grantor, 1);
@@ -205,8 +234,8 @@ fn a_slot_that_is_used_again_takes_no_old_record() {
         let first = reader.grant(0);
         assert!(writer.begin(first, 0, 0));
         let recall = loom::thread::spawn(move || {
-            let mut taken = Taken::default();
-            reader.end(&[first], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
+            let mut taken = Took::default();
+            end(&mut reader, &[first], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
             (reader, taken)
         });
         let one = bell.told(&grantor, writer.publish(first, Place::End, &[1; 4], 0), 1);
@@ -215,7 +244,7 @@ fn a_slot_that_is_used_again_takes_no_old_record() {
         let second = reader.grant(0);
         assert!(writer.begin(second, 0, 0));
         let recall = loom::thread::spawn(move || {
-            reader.end(&[second], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
+            end(&mut reader, &[second], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
             taken
         });
         let two = bell.told(&grantor, writer.publish(second, Place::End, &[2; 4], 0), 2);
@@ -237,8 +266,8 @@ fn a_write_beside_the_end_of_the_session_is_done_or_not() {
         let held = reader.grant(0);
         assert!(writer.begin(held, 0, 0));
         let end = loom::thread::spawn(move || {
-            let mut taken = Taken::default();
-            reader.end(&[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
+            let mut taken = Took::default();
+            end(&mut reader, &[held], &mut taken.sink(), |_, _| ringer.ring()).unwrap();
             reader.close();
             taken
         });
@@ -269,12 +298,12 @@ fn promised_by_the_log(stops: Stops) {
         vouch(&*grantor, 9);
         reader.covered(held, 1);
         let ends = loom::thread::spawn(move || {
-            let mut taken = Taken::default();
+            let mut taken = Took::default();
             match stops {
-                Stops::Lease => reader.end(&[held], &mut taken.sink(), |_, _| {}).unwrap(),
+                Stops::Lease => end(&mut reader, &[held], &mut taken.sink(), |_, _| {}).unwrap(),
                 Stops::Registry => {
                     reader.covered(held, 0);
-                    reader.ingest(&mut taken.sink()).unwrap();
+                    ingest(&mut reader, &mut taken.sink()).unwrap();
                 }
             }
             taken
@@ -324,7 +353,7 @@ fn r46_a_log_does_not_overtake_what_was_answered() {
         reader.covered(held, order(&*grantor));
         assert!(crate::log_promises(&*grantor, &SHAPE, held, 8));
         // The slot's next lease has no log.
-        reader.end(&[held], &mut |_, _| {}, |_, _| {}).unwrap();
+        end(&mut reader, &[held], &mut |_, _| {}, |_, _| {}).unwrap();
         let next = reader.grant(0);
         assert!(!crate::log_promises(&*grantor, &SHAPE, next, 8));
     });
@@ -369,7 +398,7 @@ fn nobody_is_shown_a_size_before_its_record_is_published() {
         });
         let seen = shown((&*grantor, &*holder), &SHAPE, held).expect("the lease lasts");
         let mut taken = Taken::default();
-        reader.end(&[held], &mut taken.sink(), |_, _| {}).unwrap();
+        end(&mut reader, &[held], &mut taken.sink(), |_, _| {}).unwrap();
         let before = seen == Shown { size: 5, mtime: 10 };
         assert!(before || taken.0.len() == 1, "{seen:?}, and the record is not there");
         writes.join().unwrap();
@@ -383,7 +412,7 @@ fn nobody_is_shown_another_leases_size() {
         let (mut reader, mut writer, (grantor, holder)) = sides();
         let first = reader.grant(0);
         assert!(writer.begin(first, 5, 0));
-        reader.end(&[first], &mut |_, _| {}, |_, _| {}).unwrap();
+        end(&mut reader, &[first], &mut |_, _| {}, |_, _| {}).unwrap();
         let second = reader.grant(0);
         let asks = loom::thread::spawn(move || {
             let both = (&*grantor, &*holder);
@@ -410,7 +439,7 @@ fn nobody_is_shown_the_size_of_the_next_lease() {
             }
         });
         let grants = loom::thread::spawn(move || {
-            reader.end(&[first], &mut |_, _| {}, |_, _| {}).unwrap();
+            end(&mut reader, &[first], &mut |_, _| {}, |_, _| {}).unwrap();
             reader.grant(0)
         });
         assert!(writer.begin(grants.join().unwrap(), 7, 70));
@@ -458,14 +487,14 @@ fn hostile(writes: Vec<(usize, u64)>, heads: [u64; 2]) {
             assert!(leases.contains(&record.held));
             taken += 1;
         };
-        let refused = reader.ingest(&mut sink).is_err();
+        let refused = ingest(&mut reader, &mut sink).is_err();
         assert_eq!(refused, reader.broken);
         assert!(reader.waiting() <= shape.records as u64);
         if let Some(shown) = shown((&*grantor, &*holder), &shape, leases[0]) {
             assert_eq!(shown.size, holder.load(shape.size(0), Ordering::SeqCst));
         }
     }
-    let _ = reader.end(&leases, &mut |_, _| taken += 1, |_, _| {});
+    let _ = end(&mut reader, &leases, &mut |_, _| taken += 1, |_, _| {});
     assert!(taken <= 3 * shape.records);
     for held in leases {
         let word = grantor.load(shape.word(held.slot), Ordering::SeqCst);
@@ -497,8 +526,8 @@ fn more_than_a_ring_holds_is_not_taken_in_at_once() {
         let second = Record { held, offset: 12, len: 12, data: 16, time: 0 };
         holder.copy_in(SHAPE.record(1), &second.encode(&bounds));
         holder.store(HEAD_AT, 2, SeqCst);
-        let mut taken = Taken::default();
-        assert!(reader.ingest(&mut taken.sink()).is_err());
+        let mut taken = Took::default();
+        assert!(ingest(&mut reader, &mut taken.sink()).is_err());
         assert_eq!(taken.0.len(), 1);
     });
 }
@@ -515,8 +544,8 @@ fn a_broken_rule_takes_nothing_away_that_stood_before() {
         let one = writer.publish(held, Place::End, &[1; 4], 0);
         let two = writer.publish(held, Place::End, &[2; 4], 0);
         holder.store(SHAPE.record(1), 9, SeqCst);
-        let mut taken = Taken::default();
-        assert!(reader.end(&[held], &mut taken.sink(), |_, _| {}).is_err());
+        let mut taken = Took::default();
+        assert!(end(&mut reader, &[held], &mut taken.sink(), |_, _| {}).is_err());
         judge(&taken, [bell.told(&grantor, one, 1), bell.told(&grantor, two, 2)]);
         assert_eq!(taken.times(1), 1);
     });

@@ -55,7 +55,7 @@ impl Sides {
         let sink = &mut |record: &Record, bytes: Vec<u8>| {
             taken.push((record.held.number, record.offset, bytes));
         };
-        reader.ingest(sink).unwrap();
+        crate::reader::tests::ingest(reader, sink).unwrap();
     }
 
     fn publish(&mut self, held: Held, place: Place, bytes: &[u8]) -> Publish {

@@ -84,6 +84,7 @@ macro_rules! names {
             | R::SectionCommit { .. }
             | R::SectionAbort { .. }
             | R::LeaseWrite { .. }
+            | R::LeaseLocate { .. }
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. }
             | R::CancelLock { .. }

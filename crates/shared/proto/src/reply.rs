@@ -46,6 +46,12 @@ pub enum Reply {
         /// The number of bytes.
         len: u32,
     },
+    /// Blocks that are in storage and not in memory: bit `i` stands for the block `first + i` of a
+    /// `LeaseLocate`, as it was before.
+    Located {
+        /// The bits.
+        cold: u64,
+    },
     /// A place in a file, in bytes.
     Offset(u64),
     /// Entries of a directory, in its order; none at its end.
@@ -123,6 +129,8 @@ answers! {
     data: Self::Data(bytes) => bytes, Self::Blocks(blocks) => blocks.to_vec(); Vec<u8>
     /// A number of bytes.
     written: Self::Written { len } | Self::WrittenLast { len } => len; u32
+    /// Bits of blocks.
+    located: Self::Located { cold } => cold; u64
     /// A place in a file.
     offset: Self::Offset(at) => at; u64
     /// Entries of a directory.

@@ -201,6 +201,11 @@ pub enum Request {
     /// after now. `ESTALE` if the lease has ended, or is another session's. Reply: `Written`, or
     /// `WrittenLast`, which only a session that lends is told.
     LeaseWrite { lease: LeaseId, offset: u64, data: WriteData, time: Option<Timestamp> },
+    /// Which of `count` blocks of the file from `first` on, at most 64, are in storage and not in
+    /// memory? A write of a part of such a one has to read it. Those of them that `bring` names by
+    /// their bits are read before the answer. Errors as of `LeaseWrite`, and those of reading.
+    /// Reply: `Located`.
+    LeaseLocate { lease: LeaseId, first: u64, count: u32, bring: u64 },
     /// Begin the term anew, unless the lease is recalled. Errors as of `LeaseWrite`. Reply: `Done`.
     LeaseKeep { lease: LeaseId },
     /// The lease ends. Errors as of `LeaseWrite`. Reply: `Done`.

@@ -84,7 +84,7 @@ pub struct Mount {
 }
 
 /// Private logs of a mount's programs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PrivateLogs {
     /// Programs that have a session.
@@ -104,6 +104,48 @@ pub struct PrivateLogs {
     pub ended: u64,
     /// Leases that ended before all that was published of their files was taken in.
     pub lost: u64,
+    /// How the records were taken in.
+    pub ingest: Ingest,
+}
+
+/// The back end of private logs, since the mount was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ingest {
+    /// Batches of records.
+    pub batches: u64,
+    /// Ingestions that had more than one thread.
+    pub pipelined: u64,
+    /// Writes that became of the records.
+    pub writes: u64,
+    /// Bytes of these: what was not superseded within its batch.
+    pub patched: u64,
+    /// Blocks of which the index cache knew.
+    pub index_hits: u64,
+    /// Blocks for which the index was asked.
+    pub index_misses: u64,
+    /// Blocks that were read in before a write needed them.
+    pub brought: u64,
+    /// Seconds of each step, those of all threads together.
+    pub seconds: IngestSteps,
+}
+
+/// Seconds of the back end's steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IngestSteps {
+    /// Headers were copied and checked.
+    pub fetch: f64,
+    /// Blocks were looked up.
+    pub locate: f64,
+    /// Records were merged, and blocks read in.
+    pub merge: f64,
+    /// Data were copied.
+    pub copy: f64,
+    /// The files were written.
+    pub patch: f64,
+    /// Whole ingestions, of which the steps may go on beside each other.
+    pub all: f64,
 }
 
 /// How the kernel's requests come.

@@ -11,9 +11,9 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde_json::Value;
 use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::Traffic;
-use siftfs_grantor::Counts;
+use siftfs_grantor::{Counts, IngestCounts};
 use siftfs_proto::{Credentials, FileService, Reply, Request};
-use siftfs_status::{Mount, PrivateLogs, RequestLoop, Status};
+use siftfs_status::{Ingest, IngestSteps, Mount, PrivateLogs, RequestLoop, Status};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -309,8 +309,25 @@ fn mount(front: &Mounted) -> Mount {
 }
 
 fn private_logs(counts: Counts) -> PrivateLogs {
-    let Counts { sessions, file_logs, leases, records, bytes, refused, ended, lost } = counts;
-    PrivateLogs { sessions, file_logs, leases, records, bytes, refused, ended, lost }
+    let Counts { sessions, file_logs, leases, ingested, refused, ended, lost } = counts;
+    let (records, bytes, ingest) = (ingested.records, ingested.bytes, back_end(ingested));
+    PrivateLogs { sessions, file_logs, leases, records, bytes, refused, ended, lost, ingest }
+}
+
+fn back_end(counts: IngestCounts) -> Ingest {
+    let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
+    let [fetch, locate, merge, copy, patch] = counts.steps_ns.map(seconds);
+    let all = seconds(counts.all_ns);
+    Ingest {
+        batches: counts.batches,
+        pipelined: counts.pipelined,
+        writes: counts.pieces,
+        patched: counts.patched,
+        index_hits: counts.hits,
+        index_misses: counts.misses,
+        brought: counts.brought,
+        seconds: IngestSteps { fetch, locate, merge, copy, patch, all },
+    }
 }
 
 /// As the socket carries it.

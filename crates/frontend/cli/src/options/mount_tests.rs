@@ -136,6 +136,19 @@ fn sloppy() {
     }
 }
 
+/// How what private logs hold is taken in.
+#[test]
+fn the_back_end_is_switched() {
+    use siftfs_grantor::{How, Locate};
+    assert_eq!(parsed("ro").unwrap().ingest, How::default());
+    let all = parsed("ingest_threads=4,no-index-cache,fetch-thread").unwrap().ingest;
+    assert_eq!((all.threads, all.locate, all.fold_fetch), (4, Locate::Uncached, false));
+    assert_eq!(parsed("no-pipeline").unwrap().ingest.threads, 1);
+    for wrong in ["ingest_threads=0", "ingest_threads=5", "no-pipeline=1"] {
+        assert!(parsed(wrong).is_err(), "{wrong}");
+    }
+}
+
 /// A kernel that owns sizes, or programs that have no operations, and private logs.
 #[test]
 fn private_logs_exclude_what_they_cannot_be_beside() {

@@ -4,6 +4,7 @@ use crate::daemon::logging::{Format, Level};
 use crate::daemon::memory::Place;
 use crate::daemon::metrics_server::Address;
 use siftfs_fuse::MountOptions;
+use siftfs_grantor::How;
 use siftfs_placement::{
     Address as ServiceAddress, Dial, OpenOptions, ServicePlace, TransportOptions,
 };
@@ -18,6 +19,8 @@ pub struct Options {
     pub mount: MountOptions,
     /// Where logs of its programs lie, if they may have any.
     pub file_logs: FileLogs,
+    /// How what these programs write is taken in.
+    pub ingest: How,
     /// The directory of the volume that is mounted, from the volume's root; `None`: that root.
     pub subdir: Option<PathBuf>,
     /// For the volume.

@@ -103,11 +103,13 @@ fn private_logs(logs: &PrivateLogs) -> String {
         lost => format!(", {} LOST", count(lost)),
     };
     format!(
-        "; private logs of {} programs ({} sync by themselves), {} files leased, {} records taken in{lost}",
+        "; private logs of {} programs ({} sync by themselves), {} files leased, {} records taken in \
+         by {} writes{lost}",
         count(logs.sessions),
         count(logs.file_logs),
         count(logs.leases),
-        count(logs.records)
+        count(logs.records),
+        count(logs.ingest.writes)
     )
 }
 

@@ -25,7 +25,12 @@ fn writes_need_no_request() {
     let mut read = [0; 9];
     assert_eq!(held.leased.read_at(0, &mut read).unwrap(), Through::Lease(9));
     assert_eq!(&read, b"the first");
-    assert_eq!(told(&s)["records"], 201);
+    let told = told(&s);
+    assert_eq!(told["records"], 201);
+    // All of it became one piece, in which the last write covers what the first one wrote.
+    let ingest = &told["ingest"];
+    assert_eq!((&ingest["writes"], &ingest["patched"]), (&1.into(), &2000.into()), "{told}");
+    assert!(ingest["seconds"]["all"].as_f64().unwrap() > 0.0, "{told}");
     let text = fs::read_to_string(s.path("f")).unwrap();
     assert!(text.starts_with("the first\n") && text.ends_with("      199\n"), "{text}");
     assert_eq!(text.len(), 2000);

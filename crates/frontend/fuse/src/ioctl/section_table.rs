@@ -178,6 +178,17 @@ impl Sections {
         self.resetting.has(pid)
     }
 
+    /// May the kernel take the ctime that thread `pid`, one of ours, has it take?
+    ///
+    /// # Errors
+    /// It has one of its own that is as young.
+    pub(crate) fn takes_ctime(&self, pid: u32) -> Result<()> {
+        match self.resetting.is_overtaken(pid) {
+            true => Err(errno(own_mount::OVERTAKEN)),
+            false => Ok(()),
+        }
+    }
+
     /// Keeps the place of a section that `handle` is to have, if the file has none.
     pub(crate) fn keep_place(
         &self,

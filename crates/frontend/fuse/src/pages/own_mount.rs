@@ -31,6 +31,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// How a SETATTR is answered by which a ctime would move that has moved since.
+pub(crate) const OVERTAKEN: i32 = libc::EBUSY;
+
 /// How often the kernel is asked for a size that it does not take.
 const ASKED: u32 = 8;
 
@@ -242,17 +245,57 @@ fn wait_written(
 /// The threads that have the kernel drop what it has of a file, by the numbers that the kernel's
 /// requests have.
 #[derive(Default)]
-pub(crate) struct Resetting(Mutex<Vec<u32>>);
+pub(crate) struct Resetting(Mutex<Vec<Thread>>);
+
+/// One of them.
+struct Thread {
+    pid: u32,
+    /// The ctime that it has the kernel take, and where to ask which one the kernel has.
+    ctime: Option<(Timestamp, Sender<Sender<Timestamp>>)>,
+}
 
 impl Resetting {
-    fn list(&self) -> MutexGuard<'_, Vec<u32>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Thread>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Is thread `pid` one of them?
     pub(crate) fn has(&self, pid: u32) -> bool {
-        pid != 0 && self.list().contains(&pid)
+        pid != 0 && self.list().iter().any(|thread| thread.pid == pid)
     }
+
+    /// Notes the calling thread while it does this, with the ctime that it has the kernel take.
+    fn while_here<T>(
+        &self,
+        ctime: Option<(Timestamp, Sender<Sender<Timestamp>>)>,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let pid = own_number();
+        self.list().push(Thread { pid, ctime });
+        let done = work();
+        let mut list = self.list();
+        let last = list.iter().rposition(|thread| thread.pid == pid);
+        last.map(|at| list.remove(at));
+        done
+    }
+
+    /// Has the kernel a ctime of its own that is as young as the one that thread `pid` has it take?
+    /// While a SETATTR of that thread is unanswered, the kernel holds the file's lock: whatever
+    /// moves a ctime waits for that.
+    pub(crate) fn is_overtaken(&self, pid: u32) -> bool {
+        let of_thread = |thread: &&Thread| thread.pid == pid && thread.ctime.is_some();
+        let taken = self.list().iter().find(of_thread).and_then(|thread| thread.ctime.clone());
+        taken.is_some_and(|(ctime, ask)| {
+            let (tell, told) = channel();
+            // No answer: the thread has returned from its call.
+            ask.send(tell).is_ok() && told.recv().is_ok_and(|own| own >= ctime)
+        })
+    }
+}
+
+/// The number of the calling thread that the kernel's requests have.
+fn own_number() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
 /// How the kernel gets a file's size.
@@ -301,16 +344,10 @@ pub(crate) fn take_back(
     resetting: &Resetting,
 ) -> io::Result<bool> {
     let Some(root) = open_root(entry)? else { return Ok(false) };
-    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
     let file = match take {
         Take::Attributes => find_node(&root, node, generation),
         Take::Listing => open_node(&root, node, generation),
-        Take::Pages => {
-            resetting.list().push(thread);
-            let file = open_node(&root, node, generation);
-            resetting.list().retain(|other| *other != thread);
-            file
-        }
+        Take::Pages => resetting.while_here(None, || open_node(&root, node, generation)),
     };
     let file = match file {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(true),
@@ -374,11 +411,8 @@ pub(crate) fn reset(
 ) -> io::Result<Reset> {
     let entry = entry.clone();
     apart(move || {
-        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        resetting.list().push(thread);
-        let done = reset_here(&entry, (node, generation), (size, time));
-        resetting.list().retain(|other| *other != thread);
-        done
+        let reset = || reset_here(&entry, (node, generation), (size, time), &resetting);
+        resetting.while_here(None, reset)
     })
 }
 
@@ -386,6 +420,7 @@ fn reset_here(
     entry: &MountEntry,
     (node, generation): (u64, u32),
     (size, time): (Size, Option<NewTime>),
+    resetting: &Resetting,
 ) -> io::Result<Reset> {
     let Some(root) = open_root(entry)? else { return Ok(Reset::NoPlace) };
     let file = match open_node(&root, node, generation) {
@@ -412,22 +447,23 @@ fn reset_here(
     }
     match time {
         None => Ok(Reset::Done),
-        Some(time) => set_time(&file, time),
+        Some(time) => set_time(&file, time, resetting),
     }
 }
 
 /// Has a kernel that owns the times take one, and asks it for those that it has then.
-fn set_time(file: &OwnedFd, NewTime { mtime, ctime, taken }: NewTime) -> io::Result<Reset> {
-    let left = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    // A kernel changes no ctime alone. The atime is the server's: it answers this thread with the
-    // one that it has, and the kernel takes that.
-    let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
-    let (last_access, last_modification) = match mtime {
-        Some(mtime) => (left, Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() }),
-        None => (now, left),
-    };
-    if mtime.is_some() || own_times(file)?.1 < ctime {
-        rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
+fn set_time(
+    file: &OwnedFd,
+    NewTime { mtime, ctime, taken }: NewTime,
+    resetting: &Resetting,
+) -> io::Result<Reset> {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    match mtime {
+        Some(Timestamp { sec, nsec }) => {
+            let last_modification = Timespec { tv_sec: sec, tv_nsec: nsec.into() };
+            rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
+        }
+        None => move_ctime(file, ctime, resetting)?,
     }
     // close(2) waits until older times that the kernel was sending have come, and then takes the
     // file's lock, which a utimensat(2) holds until its times are here and there.
@@ -436,6 +472,32 @@ fn set_time(file: &OwnedFd, NewTime { mtime, ctime, taken }: NewTime) -> io::Res
     drop(file.try_clone()?);
     let (mtime, ctime) = own_times(file)?;
     Ok(Reset::Times { mtime, ctime })
+}
+
+/// Has the kernel move the ctime to its present, if it has none as young as this one. Another
+/// thread with this one's descriptors says which it has, while the call's SETATTR is unanswered.
+fn move_ctime(file: &OwnedFd, ctime: Timestamp, resetting: &Resetting) -> io::Result<()> {
+    let (ask, asked) = channel::<Sender<Timestamp>>();
+    // A kernel changes no ctime alone. The atime is the server's: it answers this thread with the
+    // one that it has, and the kernel takes that.
+    let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    let left = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access: now, last_modification: left };
+    let moved: io::Result<()> = std::thread::scope(|scope| {
+        let says = move || {
+            for tell in asked {
+                // An error is no answer.
+                let _ = own_times(file).map(|(_, own)| tell.send(own));
+            }
+        };
+        let thread = std::thread::Builder::new().name("siftfs-times".into());
+        thread.spawn_scoped(scope, says)?;
+        resetting.while_here(Some((ctime, ask)), || Ok(rustix::fs::futimens(file, &times)?))
+    });
+    match moved {
+        Err(e) if e.raw_os_error() == Some(OVERTAKEN) => Ok(()),
+        moved => moved,
+    }
 }
 
 /// The mtime and ctime that a kernel has which owns them.

@@ -187,6 +187,7 @@ impl Part {
             | Reply::Blocks(_)
             | Reply::Written { .. }
             | Reply::WrittenLast { .. }
+            | Reply::Located { .. }
             | Reply::Offset(_)
             | Reply::Names(_)
             | Reply::Statfs(_)
@@ -289,6 +290,7 @@ fn changes(req: &Request) -> bool {
         | R::CancelLock { .. }
         | R::SectionRead { .. }
         | R::SectionAbort { .. }
+        | R::LeaseLocate { .. }
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
         | R::StatFs

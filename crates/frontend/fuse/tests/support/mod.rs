@@ -507,6 +507,7 @@ fn call_other(req: &Request) -> Result<Reply> {
         | Request::SectionAbort { .. }
         | Request::Lease { .. }
         | Request::LeaseWrite { .. }
+        | Request::LeaseLocate { .. }
         | Request::LeaseKeep { .. }
         | Request::LeaseReturn { .. } => Err(errno(libc::EOPNOTSUPP)),
         Request::StatFs => Ok(Reply::Statfs(StatFs {

@@ -7,10 +7,12 @@ use crate::below::heap::HEAP;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Programs that are let alone: the mount's own side, those that the system needs to start and end,
-/// and those that look into others. Names that begin so.
-const LET_ALONE: [&str; 18] = [
-    "siftfs",
+/// The mount's own side: the daemon, and all commands.
+const OWN_SIDE: &str = "siftfs";
+
+/// Programs that are let alone: those that the system needs to start and end, and those that look
+/// into others. Names that begin so.
+const LET_ALONE: [&str; 17] = [
     "mount",
     "umount",
     "fsck",
@@ -80,7 +82,8 @@ fn is_let_alone() -> bool {
     let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let skipped = variable(c"SIFTFS_ACCEL_SKIP").unwrap_or_default();
     let mut skipped = skipped.split(|byte| *byte == b':').filter(|skip| !skip.is_empty());
-    LET_ALONE.iter().any(|begin| name.starts_with(begin.as_bytes()))
+    name == OWN_SIDE.as_bytes()
+        || LET_ALONE.iter().any(|begin| name.starts_with(begin.as_bytes()))
         || skipped.any(|skip| skip == name)
 }
 

@@ -292,9 +292,11 @@ pub(super) struct Below {
 }
 
 impl Below {
-    /// Is the file shorter than it was when it was opened?
+    /// Is the file shorter than it was when it was opened? Without a look at its times, which would
+    /// have its next write change them (Linux 6.13).
     pub(super) fn has_shrunk(&self) -> bool {
-        self.file.metadata().is_ok_and(|meta| meta.len() < self.size)
+        let end = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0));
+        end.is_ok_and(|end| end < self.size)
     }
 }
 

@@ -241,13 +241,13 @@ impl Mounts {
     /// Notes a mount that is about to be served.
     fn enter(self: &Arc<Self>, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Mounted>> {
         let entry = mount.entry();
-        let Options { open, file_logs, mount: of_mount, .. } = &wanted.options;
+        let Options { open, file_logs, ingest, mount: of_mount, .. } = &wanted.options;
         let commit = Duration::from_millis(open.commit_ms);
         let beside = open.log.as_deref().unwrap_or(&self.volume);
         let registry = self.registry.clone();
         let place = LogPlace { registry, wanted: file_logs, beside };
         let opens = Arc::new(Lenders(Arc::downgrade(self)));
-        let logs = PrivateLogs::of(opens, mount, (of_mount, place), commit)?;
+        let logs = PrivateLogs::of(opens, mount, (of_mount, place), (commit, *ingest))?;
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         if state.ending {

@@ -8,7 +8,7 @@ use crate::options::parsed::FileLogs;
 use siftfs_base::{InodeNr, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, MountOptions, Tokens};
 use siftfs_grantor::{
-    Bounds, Counts, Grantor, LogFile, Logs, Opens, Peer, Redeemed, Redeems, Token,
+    Bounds, Counts, Grantor, How, LogFile, Logs, Opens, Peer, Redeemed, Redeems, Token,
 };
 use siftfs_placement::PrivateLogs as Registry;
 use std::io;
@@ -116,7 +116,7 @@ impl PrivateLogs {
         opens: Arc<dyn Opens>,
         mount: &FuseMount,
         (options, place): (&MountOptions, LogPlace<'_>),
-        commit: Duration,
+        (commit, ingest): (Duration, How),
     ) -> io::Result<Option<Self>> {
         if !options.private_logs {
             return Ok(None);
@@ -134,7 +134,7 @@ impl PrivateLogs {
         };
         let ino = std::fs::symlink_metadata(&socket)?.ino();
         let tokens = mount.tokens();
-        let bounds = Bounds { commit, ..Bounds::default() };
+        let bounds = Bounds { commit, ingest, ..Bounds::default() };
         let grantor =
             Grantor::start(listener, opens, Arc::new(Given(tokens.clone())), logs, bounds)?;
         tokens.listen_at(&socket)?;

@@ -2,6 +2,7 @@
 
 use super::{MountOption, flag, value};
 use siftfs_fuse::{Priority, Requests, WriteCache};
+use siftfs_grantor::Locate;
 
 pub const OPTIONS: &[MountOption] = &[
     flag(
@@ -138,6 +139,39 @@ pub const OPTIONS: &[MountOption] = &[
         o.mount.threads = usize::try_from(threads).expect("at most 64");
         Ok(())
     }),
+    value(
+        "ingest_threads=COUNT",
+        "2",
+        "threads by which much of a private log is taken in at once, 1 to 4",
+        |o, v| {
+            let threads = v.number(1, 4)?;
+            o.ingest.threads = usize::try_from(threads).expect("at most 4");
+            Ok(())
+        },
+    ),
+    flag(
+        "no-pipeline",
+        "off",
+        "the steps by which private logs are taken in take turns, as with ingest_threads=1",
+        &[("no-pipeline", true)],
+        |o, _| o.ingest.threads = 1,
+    ),
+    flag(
+        "no-index-cache",
+        "off",
+        "for measurements: where a file's blocks are is asked for each block that a private log \
+         changes in part",
+        &[("no-index-cache", true)],
+        |o, _| o.ingest.locate = Locate::Uncached,
+    ),
+    flag(
+        "fetch-thread",
+        "off",
+        "for measurements, with ingest_threads=4: one of them fetches headers and does nothing \
+         else, and none copies alone",
+        &[("fetch-thread", true)],
+        |o, _| o.ingest.fold_fetch = false,
+    ),
     value(
         "requests=MODE",
         "auto",

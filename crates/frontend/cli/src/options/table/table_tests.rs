@@ -21,6 +21,7 @@ fn every_option_of_the_list_is_taken() {
             "FORMAT" => format!("{name}=json"),
             "SWITCH" | "WHEN" => format!("{name}=off"),
             "SIZE" => format!("{name}=64M"),
+            "COUNT" => format!("{name}=3"),
             _ => format!("{name}=7"),
         };
         parse(std::slice::from_ref(&example), false).unwrap_or_else(|e| panic!("{example}: {e}"));
