@@ -397,7 +397,7 @@ fn nobody_is_shown_a_size_before_its_record_is_published() {
             writer.publish(held, Place::End, &[1; 4], 20);
         });
         let seen = shown((&*grantor, &*holder), &SHAPE, held).expect("the lease lasts");
-        let mut taken = Taken::default();
+        let mut taken = Took::default();
         end(&mut reader, &[held], &mut taken.sink(), |_, _| {}).unwrap();
         let before = seen == Shown { size: 5, mtime: 10 };
         assert!(before || taken.0.len() == 1, "{seen:?}, and the record is not there");
