@@ -27,6 +27,8 @@ pub struct Row {
 #[derive(Default)]
 struct Registry {
     rows: Mutex<BTreeMap<u64, Row>>,
+    /// Each row that was durable for a while, and is not any more.
+    former: Mutex<Vec<Row>>,
     fails: AtomicBool,
     writes: AtomicU64,
 }
@@ -39,7 +41,9 @@ impl Registry {
         }
         self.writes.fetch_add(1, Ordering::SeqCst);
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        change(rows.get_mut(&number).expect("the log is there"));
+        let row = rows.get_mut(&number).expect("the log is there");
+        self.former.lock().unwrap_or_else(PoisonError::into_inner).push(row.clone());
+        change(row);
         Ok(())
     }
 }
@@ -140,6 +144,11 @@ impl TestLogs {
     pub fn rows(&self) -> Vec<Row> {
         let rows = self.registry.rows.lock().unwrap_or_else(PoisonError::into_inner);
         rows.values().cloned().collect()
+    }
+
+    /// Each row that was durable for a while, and is not any more.
+    pub fn former(&self) -> Vec<Row> {
+        self.registry.former.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What a crash leaves: of the volume, as `volume` says, and of the logs. No row changes in

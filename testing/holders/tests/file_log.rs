@@ -1,6 +1,8 @@
 //! Programs whose fsync(2) is one write of their own, and crashes after it.
 
+use siftfs_accel::{Leased, Session, Through};
 use siftfs_grantor::Bounds;
+use siftfs_holders::logs::replay;
 use siftfs_holders::program::Program;
 use siftfs_holders::world::{Setting, World};
 use siftfs_lease::LogMedium;
@@ -70,6 +72,36 @@ fn r36_an_older_log_undoes_nothing_of_the_next_one_who_writes() {
     assert_eq!(program.tell("append more"), "mount");
     assert_eq!(after_a_crash(world, "f"), b"new");
     drop(program);
+}
+
+/// R36: the log forgets what it has of a file before the registry has the file's lease. Else a
+/// crash between the two wrote that over what a sync of the volume has promised since.
+#[test]
+fn r36_nothing_counts_that_the_log_had_of_a_lease_before_it_was_registered() {
+    let world = world();
+    let (f, g) = (world.user().make("f", b""), world.user().make("g", b""));
+    let token = |ino| world.tokens.mint(ino, std::process::id(), true);
+    let session = Session::enter_with(&world.socket(), &token(f)).expect("enter");
+    let [of_f, of_g] = [f, g].map(|ino| session.lease_with(&token(ino)).expect("lease"));
+    let sync = |leased: &Leased| assert_eq!(leased.sync(false).expect("sync"), Through::Lease(()));
+    let write = |bytes: &[u8]| assert_eq!(of_g.write_at(0, bytes), Through::Lease(bytes.len()));
+    sync(&of_f);
+    write(b"old");
+    let written = rows_written(&world, || sync(&of_f));
+    assert_eq!(written, 0, "the log has the record");
+    write(b"new");
+    sync(&of_g);
+    let logs = world.logs.as_ref().expect("logs");
+    let ((), mut left) = logs.cut(|| ());
+    let (now, bytes) = left.pop().expect("a log");
+    assert_eq!(now.leases.len(), 2, "the log is a way for both");
+    for row in logs.former().into_iter().chain([now]) {
+        replay(&(row, bytes.clone()), |lease, _, data| {
+            assert_ne!(lease.ino, g, "{data:?} would be written over what came after it");
+        });
+    }
+    drop((of_f, of_g, session));
+    world.close();
 }
 
 /// The rule of the way: what the daemon promises is not undone by what the log has.

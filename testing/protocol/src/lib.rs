@@ -18,6 +18,7 @@ mod host;
 mod host_link;
 mod hosts;
 pub mod judge;
+pub mod logs;
 pub mod model;
 mod recovery;
 mod service;

@@ -1,11 +1,11 @@
 //! A program's connection to a mount's grantor.
 
 use crate::leased::Leased;
-use crate::medium::{Medium, OwnLog};
+use crate::medium::{Medium, OwnLog, boot_time};
 use siftfs_client::Grant;
 use siftfs_lease::{
     Answer, Ask, FULL, ForkMark, HEADER, MOST_DATA, Memory, Packets, Publish, Published, Settled,
-    Token, View, Writer, open,
+    Token, View, Writer, is_vouched, open,
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -127,9 +127,11 @@ impl Shared {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is this the process that entered, and does the session last, as far as is known?
+    /// Is this the process that entered, and does the session last, as far as is known? Nothing
+    /// else tells a program that asks nothing that its daemon was killed.
     pub fn is_usable(&self) -> bool {
-        self.mark.is_own() && !self.over.load(Ordering::Acquire) && self.view.is_alive()
+        let lasts = !self.over.load(Ordering::Acquire) && self.view.is_alive();
+        self.mark.is_own() && lasts && is_vouched(&*self.view, boot_time())
     }
 
     /// Has no more to do with the daemon.

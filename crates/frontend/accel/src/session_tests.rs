@@ -4,7 +4,7 @@
 use super::*;
 use crate::Through;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use siftfs_lease::{Created, Held, LogMedium, LogShape, Own, Reader, create};
+use siftfs_lease::{Created, Held, LogMedium, LogShape, Own, Reader, create, vouch};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
@@ -53,6 +53,7 @@ fn daemon(then: impl FnOnce(Daemon) + Send + 'static) -> (Session, JoinHandle<()
         let Created { grantor, holder, passed: [one, two] } = create().unwrap();
         let memory = Arc::new(grantor);
         let reader = Reader::new((memory.clone(), Arc::new(holder)), FULL, (7, 1 << 40));
+        vouch(&*memory, u64::MAX);
         let daemon = Daemon { socket, memory, reader };
         assert_eq!(daemon.asked(), Some(Ask::Enter(TOKEN)));
         let entered = Answer::Entered { epoch: 7, largest: 1 << 40 }.encode();
@@ -67,7 +68,8 @@ fn a_daemon_that_dies_leaves_the_program_to_the_mount() {
     let (session, thread) = daemon(|mut daemon| _ = daemon.grant(5));
     let leased = session.lease_with(&TOKEN).unwrap();
     thread.join().unwrap();
-    // The lease word says granted for ever. What is published is not lost by this side.
+    // The lease word says granted for ever, and somebody vouches for it for a while. What is
+    // published is not lost by this side.
     assert_eq!(leased.append(b"x"), Through::Lease(5));
     assert_eq!(leased.sync(true).unwrap(), Through::Mount);
     assert_eq!(leased.append(b"x"), Through::Mount, "it is known to be over");
@@ -75,6 +77,23 @@ fn a_daemon_that_dies_leaves_the_program_to_the_mount() {
     assert_eq!(leased.read_at(0, &mut [0; 9]).unwrap(), Through::Mount);
     assert!(session.lease_with(&TOKEN).is_err());
     leased.close().unwrap();
+}
+
+/// R37: a program that asks nothing learns by the clock that its daemon was killed.
+#[test]
+fn r37_the_words_of_a_daemon_that_died_run_out() {
+    let (session, thread) = daemon(|mut daemon| {
+        daemon.grant(5);
+        vouch(&*daemon.memory, boot_time());
+    });
+    let leased = session.lease_with(&TOKEN).unwrap();
+    thread.join().unwrap();
+    assert_eq!(leased.write_at(0, b"x"), Through::Mount);
+    assert_eq!(leased.append(b"x"), Through::Mount);
+    assert_eq!(leased.read_at(0, &mut [0; 9]).unwrap(), Through::Mount);
+    assert_eq!(leased.len(), Through::Mount);
+    assert_eq!(leased.sync(true).unwrap(), Through::Mount);
+    assert_eq!(session.0.writer().published(), 0, "nothing is written to memory of the dead");
 }
 
 /// A recall that never ends, because the daemon is killed in it: the writer had looked at the word

@@ -39,7 +39,9 @@ impl Log {
         if let Err(error) = synced {
             return Ok(answered(Err(error)));
         }
-        let recorded = self.register(held).and_then(|()| self.forget_up_to(end));
+        // In this order: batches of other leases may have records of this one, which were passed
+        // over until now, and are older than what was promised otherwise.
+        let recorded = self.forget_up_to(end).and_then(|()| self.register(held));
         match recorded {
             Ok(()) => {
                 if self.of(held).is_some_and(|leased| leased.logged) {

@@ -243,6 +243,37 @@ fn a_program_is_alone_or_gets_no_lease() {
     assert_eq!(granted(0), Err(libc::EOPNOTSUPP), "a capability");
 }
 
+/// L1, L3: what a lender has was answered to a program. So no clock ends its lease: not while the
+/// machine sleeps, and not while the daemon takes in what others wait for.
+#[test]
+fn r36_what_is_lent_is_ended_by_its_daemon_alone() {
+    let world = roomy(1);
+    let v = world.open();
+    let kernel = v.session(Opening::kernel()).expect("a session");
+    let theirs = make(&kernel, "f");
+    let ino = look_up(&kernel, "f").ino;
+    let (session, told, _) = lender(&v);
+    let handle = ask(&session, opening(ino)).expect("open").opened().expect("a handle");
+    let held = lease_beside(&session, handle, 1).expect("a lease");
+    let sleeps = || {
+        world.clock.advance(3_600_000_000_000);
+        v.tick().expect("tick");
+    };
+    sleeps();
+    assert_eq!(put(&session, held, 0, b"ONE"), Ok(3));
+    sleeps();
+    assert_eq!(keep(&session, held), Ok(()));
+    sleeps();
+    let reading = spawn(move || read(&kernel, theirs));
+    assert_eq!(told.recv(), Ok(held), "it is recalled, and not taken for over");
+    sleeps();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(!reading.is_finished(), "it waits for what is taken in");
+    assert_eq!(put(&session, held, 3, b"TWO"), Ok(3));
+    give_back(&session, held).expect("given back");
+    assert_eq!(reading.join().expect("the read returns"), b"ONETWOtes");
+}
+
 /// A file that another program opens to write it, or that gets set-id bits, while it is drained.
 #[test]
 fn what_comes_while_a_file_drains_is_counted_at_the_grant() {

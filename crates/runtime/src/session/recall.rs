@@ -1,5 +1,6 @@
 //! The end of write leases: recalled, silent, over, or because the volume closes. Nobody waits for
-//! a holder under a lock, nor for longer than a term.
+//! a holder under a lock, nor for longer than a term. For the daemon's own sessions, which lend, a
+//! request waits as for storage.
 
 use crate::runtime::Runtime;
 use crate::state::State;
@@ -16,10 +17,10 @@ const LOOK: Duration = Duration::from_millis(20);
 
 impl Runtime {
     /// Has the lease of a file end. Returns when it has: its holder gave it back, or its term was
-    /// over.
+    /// over, which is not waited for where the holder lends.
     pub(crate) fn recall(&self, ino: InodeNr) {
         if let Some(lease) = begin(self, ino) {
-            await_end(self, (ino, lease));
+            await_end(self, (ino, lease), false);
         }
     }
 }
@@ -34,7 +35,7 @@ pub fn end_leases(runtime: &Runtime) {
     };
     let begun = due.into_iter().filter_map(|ino| Some((ino, begin(runtime, ino)?)));
     let recalled: Vec<_> = begun.collect();
-    recalled.into_iter().for_each(|lease| await_end(runtime, lease));
+    recalled.into_iter().for_each(|lease| await_end(runtime, lease, true));
 }
 
 /// The session's leases are to end, and its holder is told so. Nobody waits for that.
@@ -95,17 +96,20 @@ fn begin(runtime: &Runtime, ino: InodeNr) -> Option<LeaseId> {
     Some(lease)
 }
 
-fn await_end(runtime: &Runtime, (ino, lease): (InodeNr, LeaseId)) {
+/// `closes`: one that lends has had its time, and is ended after a term as well.
+fn await_end(runtime: &Runtime, (ino, lease): (InodeNr, LeaseId), closes: bool) {
     let mut st = runtime.lock();
     loop {
         let now = st.metadata.log.time.boot_ns();
         let Some(left) = st.leases.left(ino, lease, now) else { return };
-        if left.is_zero() {
+        let ends = closes || !st.leases.is_lent(ino);
+        if left.is_zero() && ends {
             st.leases.note_silence(ino, now);
             let _owed = end(runtime, st, &[ino]);
             return;
         }
-        let woken = runtime.lease_ended.wait_timeout(st, left.min(LOOK));
+        let next = if ends { left.min(LOOK) } else { LOOK };
+        let woken = runtime.lease_ended.wait_timeout(st, next);
         st = woken.unwrap_or_else(PoisonError::into_inner).0;
     }
 }

@@ -79,6 +79,9 @@ enum Phase {
 struct Lease {
     id: LeaseId,
     session: SessionId,
+    /// Its session lends: the daemon itself has it, and ends it. Programs were told by then that
+    /// they wrote, or that it is durable, so no clock ends it, also if the machine has slept.
+    lends: bool,
     generation: u32,
     phase: Phase,
     /// When it ends by itself.
@@ -90,7 +93,8 @@ struct Lease {
 
 impl Lease {
     fn is_over(&self, term: Duration, now: u64) -> bool {
-        !matches!(self.phase, Phase::Draining { .. }) && is_over(self.until, term, now)
+        let granted = !matches!(self.phase, Phase::Draining { .. });
+        granted && !self.lends && is_over(self.until, term, now)
     }
 }
 
@@ -243,7 +247,8 @@ impl Leases {
             }
         };
         let phase = Phase::Draining { touched: false, pages: false };
-        let lease = Lease { id, session, generation, phase, until: 0, told: (0, 0) };
+        let lends = holding.lends;
+        let lease = Lease { id, session, lends, generation, phase, until: 0, told: (0, 0) };
         self.of_file.insert(ino, lease);
         self.live.store(self.of_file.len(), Ordering::SeqCst);
         self.files.insert(id, ino);
@@ -422,10 +427,16 @@ impl Leases {
         self.recalls.entry(ino).or_default().alone_until = alone_until;
     }
 
-    /// How long the lease lasts at most; nothing if it has ended.
+    /// Does the daemon itself have the file's lease?
+    pub fn is_lent(&self, ino: InodeNr) -> bool {
+        self.of_file.get(&ino).is_some_and(|lease| lease.lends)
+    }
+
+    /// How long the lease lasts at most, if its session does not lend; nothing if it has ended.
     pub fn left(&self, ino: InodeNr, id: LeaseId, now: u64) -> Option<Duration> {
         let lease = self.of_file.get(&ino).filter(|lease| lease.id == id)?;
-        match lease.is_over(self.term, now) {
+        let granted = !matches!(lease.phase, Phase::Draining { .. });
+        match granted && is_over(lease.until, self.term, now) {
             true => Some(Duration::ZERO),
             false => Some(Duration::from_nanos(lease.until.saturating_sub(now))),
         }

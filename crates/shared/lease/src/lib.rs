@@ -37,4 +37,6 @@ pub use reader::{
 };
 pub use record::Record;
 pub use words::{Held, Own, State, Words};
-pub use writer::{Place, Publish, Published, Settled, Writer, forgotten, lasts, log_promises};
+pub use writer::{
+    Place, Publish, Published, Settled, Writer, forgotten, is_vouched, lasts, log_promises,
+};

@@ -385,6 +385,26 @@ fn nobody_is_shown_an_older_size_than_a_write_that_returned() {
     });
 }
 
+/// A recall, or the holder's death, takes in the record of each size that others were shown: else
+/// they would see a smaller one afterwards.
+#[test]
+fn nobody_is_shown_a_size_before_its_record_is_published() {
+    bounded(|| {
+        let (mut reader, mut writer, (grantor, holder)) = sides();
+        let held = reader.grant(0);
+        assert!(writer.begin(held, 5, 10));
+        let writes = loom::thread::spawn(move || {
+            writer.publish(held, Place::End, &[1; 4], 20);
+        });
+        let seen = shown((&*grantor, &*holder), &SHAPE, held).expect("the lease lasts");
+        let mut taken = Took::default();
+        end(&mut reader, &[held], &mut taken.sink(), |_, _| {}).unwrap();
+        let before = seen == Shown { size: 5, mtime: 10 };
+        assert!(before || taken.0.len() == 1, "{seen:?}, and the record is not there");
+        writes.join().unwrap();
+    });
+}
+
 /// A size that belongs to the lease that the slot had before is not shown.
 #[test]
 fn nobody_is_shown_another_leases_size() {

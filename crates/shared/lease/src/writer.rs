@@ -163,16 +163,18 @@ impl<G: Words, H: Own> Writer<G, H> {
         let len = u32::try_from(bytes.len()).expect("a mebibyte at most");
         let record = Record { held, offset, len, data, time };
         self.put(&record, bytes);
-        if end > size {
-            self.slots.get_mut(held.slot as usize).expect("just seen").size = end;
-            self.holder.store(self.shape.size(held.slot), end, Ordering::Relaxed);
-        }
-        let mtime = self.shape.mtime(held.slot);
-        self.holder.store(mtime, time.cast_unsigned(), Ordering::Relaxed);
         let number = self.head;
         self.head += 1;
         // Pairs with the reader's acquire: the record and its data are written.
         self.holder.store(HEAD_AT, self.head, Ordering::Release);
+        // After the head: a recall, or this program's death, takes in the record of each size and
+        // time that others were shown. Pairs with the fence of those who look.
+        if end > size {
+            self.slots.get_mut(held.slot as usize).expect("just seen").size = end;
+            self.holder.store(self.shape.size(held.slot), end, Ordering::Release);
+        }
+        let mtime = self.shape.mtime(held.slot);
+        self.holder.store(mtime, time.cast_unsigned(), Ordering::Release);
         let (word, ingested) = (self.shape.word(held.slot), self.shape.ingested(held.slot));
         let half = used < self.shape.data as u64 / 2
             && used + u64::from(len) >= self.shape.data as u64 / 2
@@ -279,6 +281,12 @@ pub fn log_promises<G: Words>(grantor: &G, shape: &Shape, held: Held, now: u64) 
     let covered = grantor.load(shape.covered(held.slot), Ordering::Acquire);
     let until = grantor.load(UNTIL_AT, Ordering::Acquire);
     covered != 0 && covered == order && now < until && is_granted(grantor, shape, held)
+}
+
+/// Does the grantor vouch for its words, at this time by CLOCK_BOOTTIME in nanoseconds? Those of a
+/// daemon that was killed say *granted* for ever (rule R37).
+pub fn is_vouched<G: Words>(grantor: &G, now: u64) -> bool {
+    now < grantor.load(UNTIL_AT, Ordering::Acquire)
 }
 
 /// What the grantor has forgotten of the file log: the position of the first batch that counts.

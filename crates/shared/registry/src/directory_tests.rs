@@ -145,7 +145,7 @@ fn a_log_in_memory_is_named_so() {
     log.register(lease(1)).unwrap();
     log.begin(64).unwrap();
     assert!(matches!(log.begin(96), Err(Error::Corrupt { .. })), "no line begins there");
-    // The program's mapping stays as long as it is when the log is emptied.
+    // What its program has mapped stays as it is, and the log is another file.
     rustix::io::pwrite(log.descriptor(), b"a batch", 128).unwrap();
     log.empty().unwrap();
     let left = Left::open(made.name(), VOLUME).unwrap();
@@ -155,6 +155,29 @@ fn a_log_in_memory_is_named_so() {
     left.file(found).unwrap().read(128, &mut read).unwrap();
     assert_eq!(read, [0; 7]);
     assert_eq!(rustix::fs::fstat(log.descriptor()).unwrap().st_size as u64, LOG_BYTES);
+}
+
+/// A log that is given up has nothing, whatever its program writes to its descriptor from then on.
+///
+/// Seen to fail when it is emptied in its place.
+#[test]
+fn a_log_that_is_given_up_is_no_longer_its_programs() {
+    let top = disk();
+    let made = Directory::create(&top.path().join("logs"), VOLUME).unwrap();
+    let mut log = made.new_log(own()).unwrap();
+    assert_eq!(log.register(lease(1)), Ok(true));
+    let program = std::fs::File::from(log.descriptor().try_clone_to_owned().unwrap());
+    log.empty().unwrap();
+    // What a write of its own behind the end would do.
+    program.set_len(4096).unwrap();
+    let left = Left::open(made.name(), VOLUME).unwrap();
+    let [row] = left.logs() else { panic!("one log is left") };
+    assert!(row.counts(), "the row says so");
+    let name = made.name().dir().join(log_name(made.name().uuid(), log.number()));
+    assert_eq!(name.metadata().unwrap().len(), 0);
+    assert!(left.file(row).is_ok());
+    left.remove();
+    assert_eq!(files(made.name().dir()), Vec::<PathBuf>::new());
 }
 
 /// Where its newest batch ends is what a program says: no answer does the daemon harm.

@@ -2,7 +2,7 @@
 
 use crate::turns::Slots;
 use crate::{MOST_LOGS, SLOT, Slot};
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use siftfs_base::{Error, Result};
 use siftfs_log::show_uuid;
 use std::fs::File;
@@ -112,6 +112,18 @@ impl Folder {
     pub fn unlink(&self, name: &str) -> Result<()> {
         let gone = unlinkat(&self.fd, name, AtFlags::empty());
         gone.map_err(|error| self.about(name, "remove", error))
+    }
+
+    /// Puts a new empty file in a file's place, durably; it is made as `new`.
+    pub fn replace(&self, name: &str, new: &str) -> Result<()> {
+        let made = self.create(new)?;
+        let synced = made.sync_all().map_err(|error| about(&self.path.join(new), "sync", &error));
+        let renamed = synced.and_then(|()| {
+            renameat(&self.fd, new, &self.fd, name)
+                .map_err(|error| self.about(new, "rename", error))
+        });
+        renamed.inspect_err(|_| drop(self.unlink(new)))?;
+        self.sync()
     }
 
     /// Makes the names in it durable.

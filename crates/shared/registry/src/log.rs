@@ -111,20 +111,28 @@ impl LogRow {
         self.change(|entry| std::mem::replace(&mut entry.begin, position) != position)
     }
 
-    /// No batch of the log is left, durably, whatever its row says. The file of a mapped log keeps
-    /// its length: its program would not survive another one.
+    /// No batch is left of the log, durably, whatever its row says. Its program may be about to
+    /// write one, and nobody waits for it: so the log becomes another file. Where none can be made,
+    /// it is emptied in its place.
     ///
     /// # Errors
     /// The storage's.
     pub fn empty(&self) -> Result<()> {
-        let path = self.shared.folder.path().join(log_name(self.shared.name.uuid(), self.number()));
-        match self.shape().medium {
-            LogMedium::File => {
-                let emptied = self.file.set_len(0).and_then(|()| self.file.sync_all());
-                emptied.map_err(|error| about(&path, "empty", &error))
+        let (folder, uuid) = (&self.shared.folder, self.shared.name.uuid());
+        let name = log_name(uuid, self.number());
+        let replaced = folder.replace(&name, &log_name(uuid, format!("{}-new", self.number())));
+        replaced.or_else(|error| {
+            tracing::warn!(%error, "a log that is given up stays the file that its program has");
+            let path = folder.path().join(&name);
+            match self.shape().medium {
+                LogMedium::File => {
+                    let emptied = self.file.set_len(0).and_then(|()| self.file.sync_all());
+                    emptied.map_err(|error| about(&path, "empty", &error))
+                }
+                // A program's mapping would not survive another length.
+                LogMedium::Byte | LogMedium::Volatile => fill(&self.file, &path),
             }
-            LogMedium::Byte | LogMedium::Volatile => fill(&self.file, &path),
-        }
+        })
     }
 
     /// The log goes: its row first, durably, and then the file.
