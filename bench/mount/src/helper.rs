@@ -1,7 +1,9 @@
-//! This program again as a process that works until it is stopped: a neighbour, or a busy loop.
+//! This program again: as a process that works until it is stopped (a neighbour, or a busy loop), or
+//! with the library of private logs.
 
 use siftfs_rig::place::{Failed, Result, failed};
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,9 @@ const END: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(300);
 /// Busy loops beside a program.
 const BUSY_LOOPS: usize = 2;
+/// Where the library is named, and its file.
+const PRELOAD: &str = "LD_PRELOAD";
+const LIBRARY: &str = "libsiftfs_preload.so";
 /// Steps of a busy loop between two reads of the clock.
 const STEPS: u64 = 100_000;
 
@@ -62,6 +67,21 @@ impl BusyLoops {
     pub fn stop(self) -> Result<()> {
         self.0.into_iter().try_for_each(Helper::stop)
     }
+}
+
+/// Is the library of private logs loaded?
+pub fn is_accelerated() -> bool {
+    std::env::var_os(PRELOAD).is_some_and(|all| all.to_string_lossy().contains(LIBRARY))
+}
+
+/// This process begins anew with that library in it and all programs that it starts, by the
+/// `siftfs accel` that is beside this program. Returns only if that cannot be started.
+pub fn accelerate() -> Result<()> {
+    let exe = std::env::current_exe().map_err(failed("own path"))?;
+    let siftfs = exe.with_file_name("siftfs");
+    let mut command = Command::new(&siftfs);
+    let error = command.args(["accel", "--"]).arg(&exe).args(std::env::args_os().skip(1)).exec();
+    Err(Failed(format!("{}: {error}; build -p siftfs-cli -p siftfs-preload", siftfs.display())))
 }
 
 /// The busy loop itself: until standard input ends, or for [`LONGEST`].

@@ -2,7 +2,6 @@
 //! beside synchronous direct writes of what SiftFS stages. Nothing is asserted about time: the exit
 //! status says whether it ran.
 
-mod accel;
 mod area;
 mod cell;
 mod counts;
@@ -67,8 +66,8 @@ fn run(args: &Args) -> Result<()> {
         }
         return Ok(());
     }
-    if args.accel && !accel::is_loaded() {
-        return accel::begin_anew();
+    if args.accel && !helper::is_accelerated() {
+        return helper::accelerate();
     }
     let plan = args.plan()?;
     let needed = NEEDED + NEEDED_EACH * (plan.configs.len() as u64 - 1);

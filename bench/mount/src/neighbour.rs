@@ -2,7 +2,7 @@
 
 use crate::area::CHUNK;
 use crate::helper::Helper;
-use crate::system::{BLOCK, Mode, Mounted, System, any_block};
+use crate::system::{BLOCK, LOG, Mode, Mounted, System, any_block};
 use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Result, arg, failed};
 use std::io::{self, Read};
@@ -14,8 +14,6 @@ use std::time::Duration;
 const FILES: u64 = 4000;
 /// Bytes of each.
 const FILE_BYTES: usize = 2000;
-/// The file to which the program beside the neighbour appends.
-pub const LOG: &str = "log";
 /// How long the neighbour waits before it looks again whether that file is there.
 const POLL: Duration = Duration::from_millis(5);
 

@@ -4,7 +4,7 @@
 //! kind.
 
 use crate::area::{Measured, WorkArea, per_second, rate, until};
-use crate::neighbour::LOG;
+use crate::system::LOG;
 use siftfs_rig::fillsync;
 use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Failed, Place, Result, failed};

@@ -214,6 +214,8 @@ pub fn drop_caches() -> Result<()> {
 
 /// Blocks of the file that the floor writes to.
 const FLOOR_BLOCKS: u64 = 16 << 10;
+/// The file to which a program of a cell appends its records.
+pub const LOG: &str = "log";
 /// The floor file's alignment, and the unit of its writes, in bytes.
 pub const BLOCK: usize = 4096;
 

@@ -284,6 +284,14 @@ impl LocalVolume {
     pub fn close(mut self) -> Result<()> {
         // Before anything waits for a Service that may be away: the commit thread does.
         self.pair.driver.close_within(CLOSE_PATIENCE);
+        if !self.private_logs.seal() {
+            let why = "programs have logs of their own that were not taken in: they are left to the \
+                       next mount, which recovers the volume";
+            let error = Error::Latched(why.into());
+            self.pair.runtime.fail(&error);
+            self.leave();
+            return Err(error);
+        }
         siftfs_runtime::end_leases(&self.pair.runtime);
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
@@ -307,8 +315,12 @@ impl LocalVolume {
     }
 
     /// Stops without writing anything more, as a crash would (tests).
-    pub fn abandon(mut self) {
+    pub fn abandon(self) {
         self.pair.runtime.fail(&Error::Latched("abandoned".into()));
+        self.leave();
+    }
+
+    fn leave(mut self) {
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
         }

@@ -64,6 +64,12 @@ impl PrivateLogs {
         named.map(|()| directory)
     }
 
+    /// From now on no program's log counts that does not yet. False: some do, so nothing may say
+    /// that the volume is clean.
+    pub(crate) fn seal(&self) -> bool {
+        self.made().as_ref().is_none_or(|made| made.directory.seal())
+    }
+
     /// The newest host record says clean: the registry is removed, with all of its logs.
     pub(crate) fn remove(&self) {
         if let Some(made) = self.made().take() {

@@ -1,6 +1,7 @@
 //! The registry of a mounted volume.
 
 use crate::MOST_LOGS;
+use crate::counting::Counting;
 use crate::folder::{Folder, RegistryFile, log_name};
 use crate::head::Head;
 use crate::log::{LogFile, LogRow, fill};
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub folder: Folder,
     pub file: RegistryFile,
     pub name: RegistryName,
+    pub counting: Counting,
     volatile: bool,
     rows: Mutex<Rows>,
 }
@@ -54,7 +56,8 @@ impl Directory {
         let file = RegistryFile::create(&folder, &registry, &Head { registry, volume }.encode())
             .inspect_err(|_| folder.sweep(&registry))?;
         let rows = Mutex::new(Rows { free: Vec::new(), unused: 0, drawn: 0 });
-        Ok(Self { shared: Arc::new(Shared { folder, file, name, volatile, rows }) })
+        let counting = Counting::default();
+        Ok(Self { shared: Arc::new(Shared { folder, file, name, counting, volatile, rows }) })
     }
 
     /// What the volume's host record has to name before a log is handed over.
@@ -94,6 +97,12 @@ impl Directory {
         // After a failure the row may have the log all the same: neither is used again.
         row.write(&self.shared.file, Some(entry))?;
         Ok(LogRow::new(self.shared.clone(), row, log))
+    }
+
+    /// From now on no log counts that does not yet. False: some do, and what their programs have
+    /// acknowledged may be in the logs alone.
+    pub fn seal(&self) -> bool {
+        self.shared.counting.seal()
     }
 
     /// Removes the registry and its logs, once no host record names it.

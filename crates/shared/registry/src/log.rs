@@ -5,7 +5,7 @@ use crate::folder::{about, log_name};
 use crate::place::Proved;
 use crate::row::{LogEntry, MOST_LEASES, RegisteredLease, is_position};
 use crate::turns::Turns;
-use siftfs_base::{Result, corrupt};
+use siftfs_base::{Error, Result, corrupt};
 use siftfs_lease::{LOG_BYTES, LogMedium, LogShape};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -77,6 +77,10 @@ impl LogRow {
         if entry.leases.len() >= MOST_LEASES {
             return Ok(false);
         }
+        if entry.leases.is_empty() && !self.shared.counting.begin() {
+            return Err(Error::Latched("the volume is being closed".into()));
+        }
+        // After a failure the row may have the lease: it counts on.
         self.change(|entry| {
             entry.leases.push(lease);
             true
@@ -90,11 +94,16 @@ impl LogRow {
     /// # Errors
     /// The storage's; then every later call fails.
     pub fn end(&mut self, numbers: &[u64]) -> Result<()> {
+        let counted = !self.entry().leases.is_empty();
         self.change(|entry| {
             let before = entry.leases.len();
             entry.leases.retain(|lease| !numbers.contains(&lease.number));
             entry.leases.len() != before
-        })
+        })?;
+        if counted && self.entry().leases.is_empty() {
+            self.shared.counting.end();
+        }
+        Ok(())
     }
 
     /// Batches before this position do not count any more, durably. Nothing is written if it is the
@@ -141,7 +150,11 @@ impl LogRow {
     /// The storage's, of the row; then the log stays, for recovery or the end of the registry.
     pub fn remove(mut self) -> Result<()> {
         let name = log_name(self.shared.name.uuid(), self.number());
+        let counted = !self.entry().leases.is_empty();
         self.row.write(&self.shared.file, None)?;
+        if counted {
+            self.shared.counting.end();
+        }
         if let Err(error) = self.shared.folder.unlink(&name) {
             tracing::warn!(%error, "a log that is not needed any more is left");
         }

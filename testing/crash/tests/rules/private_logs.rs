@@ -190,6 +190,33 @@ fn r36_an_unmount_takes_the_registry_away() {
     });
 }
 
+/// A volume is not closed as clean while a program's log counts, and no log counts any more that
+/// did not when it is closed.
+///
+/// Seen to fail when the end of a mount looks at no row.
+#[test]
+fn r36_a_volume_is_not_clean_while_a_log_counts() {
+    let mut w = World::new(KIND);
+    let (a, attr) = (w.program.lease(&w.b, "a", 1), w.b.attr("a"));
+    w.program.log(a, 5000, NEW);
+    let mut idle = Program::new(&w.directory, w.child.id());
+    let World { b, folder, directory, mut program, mut child } = w;
+    child.kill().and_then(|()| child.wait()).expect("gone");
+    let Bench { device, driver, service } = b;
+    drop(service);
+    let error = driver.volume.close().expect_err("a log counts");
+    assert!(error.to_string().contains("next mount"), "{error}");
+    let lease = RegisteredLease { slot: 2, number: 2, ino: attr.ino, generation: attr.generation };
+    assert!(matches!(idle.row.register(lease), Err(Error::Latched(_))), "it did not count");
+    assert_eq!(program.row.register(lease), Ok(true), "it does");
+    assert!(!directory.seal());
+    let image = device.image(Cut::LoseAll);
+    assert_eq!(header(&image), Some((HostState::Mounted, true, true)));
+    assert!(!folder.files().is_empty());
+    let back = Back::from(&image);
+    assert!(back.bytes("a") == over(bytes(1, SIZE), 5000, NEW));
+}
+
 /// A volume whose registry is lost is not used without it: its lanes are recovered, and no more.
 /// The registry of before, brought back, serves; else the logs are given up.
 ///

@@ -88,8 +88,8 @@ impl Announced {
 
 /// The answer to a thread of ours that has the kernel take a size or times. A kernel that takes
 /// the present for its ctime shows that once it has the answer: so it is stored before, if it is
-/// younger than ours. It is refused, and the kernel keeps its ctime, if that has become young enough
-/// by itself: nothing but a change is to move it.
+/// younger than ours. It is refused, and the kernel keeps its ctime, if that has become young
+/// enough by itself: nothing but a change is to move it.
 fn taken(server: &Server, cred: &Credentials, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
     let present = set.ctime.filter(|_| server.agreed.writeback && set.size.is_none());
     present.map_or(Ok(()), |_| server.sections.takes_ctime(cred.pid))?;
