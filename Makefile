@@ -71,8 +71,9 @@ test-long: check-env
 	CARGO="$(CARGO)" scripts/test-modes.sh --release
 	$(MAKE) test-guest
 
-# All tests of the mount by each request loop (device, ring) and under each cache mode (writethrough, writeback).
-# MODES="ring,writeback": that alone; SIFTFS_NO_RINGS=1: on a kernel without FUSE over io_uring.
+# All tests of the mount by each request loop (device, ring) and under each cache mode (writethrough, writeback); then
+# with the library of `siftfs accel` loaded. MODES="ring,writeback" or "accel": that alone; SIFTFS_NO_RINGS=1: on a kernel
+# without FUSE over io_uring.
 test-modes: check-env
 	CARGO="$(CARGO)" scripts/test-modes.sh
 
@@ -86,7 +87,7 @@ test-guest:
 
 # Host and device processes killed under load, for as long as one likes.
 kills: check-env
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-kills
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-preload -p siftfs-kills
 	"$(BUILT)/siftfs-kills" $(KILLS)
 
 # Users who try to stop or to rob each other on one mount, for as long as one likes.
@@ -94,13 +95,14 @@ users: check-env
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-users
 	"$(BUILT)/siftfs-users" $(USERS)
 
-# Real, unmodified software, with a crash in the middle of its work.
+# Real, unmodified software, with a crash in the middle of its work; then once more with the library of `siftfs accel`.
 test-apps:
 	scripts/install-deps.sh apps
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-apps
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-apps
 	scripts/build-sqlite-tests.sh "$(BUILT)/sqlite-tests"
 	"$(BUILT)/siftfs-apps" $(APPS)
+	"$(BUILT)/siftfs-apps" --accel $(APPS)
 
 # Beside ext4, XFS and btrfs on the same disk. Writes docs/RESULTS.md and its picture, and the numbers to target/bench.
 bench:

@@ -44,6 +44,10 @@ if [ "${1:-}" = apps ]; then
     need ldb rocksdb-tools
     need redis-server redis-server
     need redis-check-aof redis-tools
+    need mariadbd mariadb-server-core
+    need mariadb mariadb-client-core
+    need sysbench sysbench
+    /usr/bin/python3 -c "import plyvel" 2>/dev/null || missing="$missing python3-plyvel"
     need git git
     need rsync rsync
     need setfacl acl

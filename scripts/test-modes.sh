@@ -3,17 +3,23 @@
 #
 #     scripts/test-modes.sh [CARGO-OPTION...] [-- TEST-OPTION...]
 #
-# MODES="ring,writeback device,writethrough" runs these alone. Needs root. FUSE over io_uring is switched on in the kernel
+# The mode "accel" runs what programs do with the library of `siftfs accel` loaded into the tests themselves and into all
+# that they start, on mounts with private logs.
+#
+# MODES="ring,writeback device,writethrough accel" runs these alone. Needs root. FUSE over io_uring is switched on in the kernel
 # while rings are tested, and is then as it was. A kernel without it makes this fail, but with SIFTFS_NO_RINGS=1, which
 # leaves rings out and says so. The exit status says whether all that was run passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-modes=${MODES:-device,writethrough device,writeback ring,writethrough ring,writeback}
+modes=${MODES:-device,writethrough device,writeback ring,writethrough ring,writeback accel}
 
 # The tests that mount; `mount` and `lent` are siftfs-fuse's, the others are siftfs-cli's. `kills` draws request loop and cache for each
 # mount of its own, rings where they are switched on: it is run once while they are.
 programs=(bad_volumes commands compounds device inspect kernel_cache kernel_counts lent limits log manners mount one_message outside
     posix preload private_logs record_area requests sections several sqlite watching)
+
+# Those of them that are programs' calls on a mount, and not the daemon's own affairs.
+library=(posix sections compounds limits)
 
 options=(--workspace --locked --no-fail-fast) # the features of `make test`, so that nothing is built twice
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
@@ -48,8 +54,25 @@ tests() {
     said+=("$(printf '%-20s %5d s  %s' "$name" $((SECONDS - start)) "$verdict")")
 }
 
+# The tests with the library loaded. Their calls are the C library's in a build of their own, so that there is something to
+# catch: otherwise rustix makes system calls by itself. `accelerated::` fails where the library catches nothing.
+accelerated() {
+    local flags="--cfg rustix_use_libc ${RUSTFLAGS:-}" triple built kind=debug mode=()
+    triple=$(rustc -vV | sed -n 's/^host: //p')
+    built=$(${CARGO:-cargo} metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/accel
+    case " ${options[*]} " in *" --release "*) kind=release mode=(--release) ;; esac
+    # What is built for itself lies beside the command, where it looks for its library.
+    RUSTFLAGS=$flags CARGO_TARGET_DIR=$built ${CARGO:-cargo} build --locked "${mode[@]}" -p siftfs-cli -p siftfs-preload \
+        || { bad=1; said+=("$(printf '%-20s %5d s  %s' accel 0 'NOT BUILT')"); return; }
+    local runner=CARGO_TARGET_$(printf '%s' "$triple" | tr 'a-z-' 'A-Z_')_RUNNER
+    local -x "$runner=$built/$kind/siftfs accel --" CARGO_TARGET_DIR=$built RUSTFLAGS=$flags SIFTFS_ACCEL=eager
+    local options=(-p siftfs-cli --locked --no-fail-fast "${mode[@]}")
+    tests accel write_cache=writethrough,private_logs=on "${library[@]}" "$@"
+}
+
 [ $# -gt 0 ] || set -- --
 for mode in $modes; do
+    [ "$mode" = accel ] && { accelerated "$@"; continue; }
     loop=${mode%,*} cache=${mode#*,}
     [ "$loop" = device ] || switch Y
     tests "$mode" "requests=$loop,write_cache=$cache" "${programs[@]}" "$@"

@@ -2,9 +2,12 @@
 //! middle of each one's work; after recovery, after more work, and under the kernel's ext4, each
 //! one's own checker must find its data whole and everything it acknowledged.
 
+mod accel;
 mod cargo;
 mod copies;
 mod git;
+mod leveldb;
+mod mariadb;
 mod postgres;
 mod program;
 mod publish;
@@ -24,7 +27,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use trial::{Outcome, Times};
+use trial::{Outcome, Setting, Times};
 use work::App;
 
 /// Space needed in the temporary directory, in bytes.
@@ -52,6 +55,11 @@ struct Args {
     /// Volumes without a record area. Others have one in a file, which outlives the daemon.
     #[arg(long)]
     without_record_area: bool,
+    /// Programs have the library of `siftfs accel` loaded, and mounts have private logs. A program
+    /// that must get leases and did not has failed. SIFTFS_ACCEL=eager: a lease whenever there can
+    /// be one.
+    #[arg(long)]
+    accel: bool,
     /// Copies the volume of a failed trial into this directory.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -59,12 +67,15 @@ struct Args {
 
 type Make = fn() -> Result<Box<dyn App>>;
 
-const APPS: [(&str, Make); 11] = [
+const APPS: [(&str, Make); 14] = [
     ("sqlite", || Ok(Box::new(sqlite::Sqlite::usual()))),
+    ("sqlite-alone", || Ok(Box::new(sqlite::Sqlite::alone()))),
     ("sqlite-sections", || Ok(Box::new(sqlite::Sqlite::by_sections()))),
     ("sqlite-tests", || Ok(Box::new(sqlite_tests::SqliteTests::new()?))),
     ("publish", || Ok(Box::<publish::Publishers>::default())),
     ("postgresql", || Ok(Box::new(postgres::Postgres::new()?))),
+    ("mariadb", || Ok(Box::<mariadb::MariaDb>::default())),
+    ("leveldb", || Ok(Box::<leveldb::LevelDb>::default())),
     ("rocksdb", || Ok(Box::<rocksdb::RocksDb>::default())),
     ("redis", || Ok(Box::<redis::Redis>::default())),
     ("git", || Ok(Box::<git::Git>::default())),
@@ -90,6 +101,9 @@ fn run(args: &Args) -> Result<bool> {
         let names: Vec<_> = APPS.iter().map(|(n, _)| *n).collect();
         return Err(Failed(format!("no application is called {unknown}; {}", names.join(", "))));
     }
+    if args.accel {
+        accel::load()?;
+    }
     let place = Place::new("siftfs-apps", NEEDED, args.dir.as_deref())?;
     // PostgreSQL's user has to get through.
     let root = place.path("");
@@ -105,9 +119,12 @@ fn run(args: &Args) -> Result<bool> {
         if args.only.is_empty() || args.only.iter().any(|n| n == name) {
             place.go_on()?;
             let mut app = make()?;
-            let keep = args.keep.as_deref();
-            let area = !args.without_record_area;
-            outcomes.push(trial::run(&place, app.as_mut(), times, area, keep));
+            let setting = Setting {
+                area: !args.without_record_area,
+                accelerated: args.accel,
+                keep: args.keep.as_deref(),
+            };
+            outcomes.push(trial::run(&place, app.as_mut(), times, setting));
         }
     }
     print(&outcomes);
@@ -120,6 +137,9 @@ fn print(outcomes: &[Outcome]) {
         let verdict = if o.error.is_none() { "held" } else { "FAILED" };
         let took = format!("{:.0?}", o.took);
         println!("{:16} {:32} {:32} {took:>6}  {verdict}", o.name, o.first, o.all);
+    }
+    for (name, taken) in outcomes.iter().filter_map(|o| Some((o.name, o.taken?))) {
+        println!("{name:16} {taken}");
     }
     for o in outcomes {
         if let Some(error) = &o.error {

@@ -1,7 +1,7 @@
 //! Redis with `appendfsync always`: clients set keys, the log is rewritten meanwhile.
 
 use crate::program::{Output, Program, guarded};
-use crate::work::{App, LIMIT, Site};
+use crate::work::{App, LIMIT, Needs, Site};
 use siftfs_rig::place::{Failed, Result, arg, failed};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -169,6 +169,10 @@ impl App for Redis {
         }
         let manifest = at.dir.join("data/appendonlydir/appendonly.aof.manifest");
         at.run("redis-check-aof", guarded("redis-check-aof", &[arg(&manifest)?])).map(drop)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Leases
     }
 
     fn acknowledged(&self) -> String {

@@ -2,7 +2,7 @@
 //! must be found again.
 
 use crate::program::{Output, guarded};
-use crate::work::{App, Site};
+use crate::work::{App, Needs, Site};
 use siftfs_rig::place::{Failed, Result, arg};
 use std::io::{BufRead, BufReader};
 use std::sync::{Mutex, PoisonError};
@@ -116,6 +116,10 @@ impl App for RocksDb {
             Self::verify(at, &database(at, &format!("phase-{phase}"))?, acknowledged)?;
         }
         Ok(())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Leases
     }
 
     fn acknowledged(&self) -> String {

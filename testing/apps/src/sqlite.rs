@@ -1,7 +1,7 @@
-//! SQLite: two databases (WAL and DELETE), two processes each, memory-mapped; and one that commits
-//! by atomic sections, without a journal file.
+//! SQLite: two databases (WAL and DELETE), two processes each, memory-mapped; the same with a
+//! process each; and one that commits by atomic sections, without a journal file.
 
-use crate::work::{App, Site};
+use crate::work::{App, Needs, Site};
 use siftfs_rig::database::{self, Acknowledged, Job, Mode};
 use siftfs_rig::place::{Failed, Result};
 use std::sync::{Mutex, PoisonError};
@@ -17,23 +17,33 @@ pub struct Sqlite {
     name: &'static str,
     modes: &'static [Mode],
     settings: &'static str,
+    needs: Needs,
     acks: Mutex<Acknowledged>,
 }
 
 impl Sqlite {
     /// As it is.
     pub fn usual() -> Self {
-        Self { name: "sqlite", modes: &Mode::USUAL, settings: MAPPED, acks: Mutex::default() }
+        Self::of("sqlite", &Mode::USUAL, MAPPED, Needs::Nothing)
+    }
+
+    /// A process for each database: it may have leases of its files.
+    pub fn alone() -> Self {
+        Self::of("sqlite-alone", &Mode::ALONE, "", Needs::Leases)
     }
 
     /// By atomic sections.
     pub fn by_sections() -> Self {
-        Self {
-            name: "sqlite-sections",
-            modes: &[Mode::Sections],
-            settings: "",
-            acks: Mutex::default(),
-        }
+        Self::of("sqlite-sections", &[Mode::Sections], "", Needs::Nothing)
+    }
+
+    fn of(
+        name: &'static str,
+        modes: &'static [Mode],
+        settings: &'static str,
+        needs: Needs,
+    ) -> Self {
+        Self { name, modes, settings, needs, acks: Mutex::default() }
     }
 
     fn acks(&self) -> Acknowledged {
@@ -68,6 +78,10 @@ impl App for Sqlite {
     fn check(&mut self, at: &Site) -> Result<()> {
         database::no_journal(&at.dir)?;
         database::verify(&at.dir, self.modes, &self.acks())
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
     }
 
     fn acknowledged(&self) -> String {

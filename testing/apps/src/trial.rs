@@ -1,6 +1,7 @@
 //! One application's trial: work, SIGKILL of the daemon, recovery, check, more work, check, plain
 //! ext4, check.
 
+use crate::accel::{self, Taken};
 use crate::work::{App, Site};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::volume::Volume;
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub first: String,
     /// Acknowledged in all.
     pub all: String,
+    /// What the daemons said of private logs, if the programs had the library loaded.
+    pub taken: Option<Taken>,
     /// The last step begun.
     pub step: &'static str,
     /// What went wrong in it.
@@ -41,24 +44,31 @@ pub struct Outcome {
     pub took: Duration,
 }
 
+/// On which volume, and with what.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// It has a record area.
+    pub area: bool,
+    /// Programs have the library loaded, and the mount has private logs.
+    pub accelerated: bool,
+    /// Where the volume of a failed trial goes.
+    pub keep: Option<&'a Path>,
+}
+
 /// Runs a trial; a failure is in the outcome.
-pub fn run(
-    place: &Place,
-    app: &mut dyn App,
-    times: Times,
-    area: bool,
-    keep: Option<&Path>,
-) -> Outcome {
+pub fn run(place: &Place, app: &mut dyn App, times: Times, setting: Setting<'_>) -> Outcome {
     let start = Instant::now();
     let mut outcome = Outcome {
         name: app.name(),
         first: String::new(),
         all: String::new(),
+        taken: setting.accelerated.then(Taken::default),
         step: "making the volume",
         error: None,
         took: Duration::ZERO,
     };
     println!("{}", app.name());
+    let Setting { area, keep, .. } = setting;
     let area = area.then(|| place.path(&format!("{}.sift.area", app.name())));
     let volume = make(place, app.name(), area.as_deref());
     let result = volume.and_then(|volume| {
@@ -98,21 +108,24 @@ fn steps(
         place.go_on()
     };
     step("preparing")?;
-    volume.mount()?;
+    let accelerated = outcome.taken.is_some();
+    accel::mount(volume, accelerated)?;
     app.prepare(&Site::mounted(volume, &scratch))?;
     let mut first = String::new();
     for _ in 0..times.crashes {
         step("working, killing the daemon in the middle")?;
-        work(place, app, &Site::mounted(volume, &scratch), times.before, Some(volume))?;
+        let end = End { volume, taken: outcome.taken.as_mut(), kill: true };
+        work(place, app, &Site::mounted(volume, &scratch), times.before, Some(end))?;
         first = app.acknowledged();
         println!("          acknowledged: {first}");
         step("recovering")?;
-        volume.mount()?;
+        accel::mount(volume, accelerated)?;
         step("checking what was recovered")?;
         app.check(&Site::mounted(volume, &scratch))?;
     }
     step("working on")?;
-    work(place, app, &Site::mounted(volume, &scratch), times.after, None)?;
+    let end = End { volume, taken: outcome.taken.as_mut(), kill: false };
+    work(place, app, &Site::mounted(volume, &scratch), times.after, Some(end))?;
     step("checking")?;
     app.check(&Site::mounted(volume, &scratch))?;
     step("unmounting")?;
@@ -124,16 +137,34 @@ fn steps(
     volume.with_kernel_mount(place, "loop", |dir| app.check(&Site::kernel(dir, &scratch)))?;
     volume.e2fsck()?;
     outcome.first = first;
-    Ok(())
+    outcome.taken.map_or(Ok(()), |taken| taken.verdict(app.needs()))
 }
 
-/// Lets the application work; with a victim, its daemon is killed in the middle of it.
+/// What comes when an application has worked for its time.
+struct End<'a> {
+    volume: &'a Volume,
+    /// Gets what the daemon says of private logs just before.
+    taken: Option<&'a mut Taken>,
+    /// The daemon is killed.
+    kill: bool,
+}
+
+impl End<'_> {
+    fn come(self) -> Result<()> {
+        if let Some(taken) = self.taken {
+            taken.add(self.volume)?;
+        }
+        if self.kill { self.volume.kill_daemon() } else { Ok(()) }
+    }
+}
+
+/// Lets the application work until its end comes, in the middle of the work.
 fn work(
     place: &Place,
     app: &dyn App,
     site: &Site,
     time: Duration,
-    victim: Option<&Volume>,
+    end: Option<End<'_>>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| app.work(site));
@@ -142,7 +173,8 @@ fn work(
             std::thread::sleep(Duration::from_millis(10));
         }
         let early = worker.is_finished();
-        let killed = if early { Ok(()) } else { victim.map_or(Ok(()), Volume::kill_daemon) };
+        let kills = end.as_ref().is_some_and(|end| end.kill);
+        let came = if early { Ok(()) } else { end.map_or(Ok(()), End::come) };
         site.stop();
         let told = Instant::now();
         while !worker.is_finished() && told.elapsed() < GRACE {
@@ -155,12 +187,12 @@ fn work(
         let panicked = |_| Err(Failed("its driver panicked".into()));
         let result = worker.join().unwrap_or_else(panicked);
         place.go_on()?;
-        killed?;
-        match (early, victim) {
+        came?;
+        match (early, kills) {
             (true, _) => result.and(Err(Failed("it ended before its time".into()))),
             // What it reports of the crash is its own affair; what it left is checked.
-            (false, Some(_)) => Ok(()),
-            (false, None) => result,
+            (false, true) => Ok(()),
+            (false, false) => result,
         }
     })
 }

@@ -30,6 +30,22 @@ pub trait App: Sync {
 
     /// Acknowledgements so far, in words.
     fn acknowledged(&self) -> String;
+
+    /// What the daemon must have seen of it when it works with the library loaded.
+    fn needs(&self) -> Needs {
+        Needs::Nothing
+    }
+}
+
+/// What the daemon must have seen of a program with the library loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Its processes have each other's files open to be written, or it calls no fsync(2): it may
+    /// have no lease.
+    Nothing,
+    /// One process alone writes files and calls fsync(2) all the time: it gets leases and a file
+    /// log, and the daemon takes its records in.
+    Leases,
 }
 
 /// Where an application works.

@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod plan;
 mod posix;
 pub mod process;
+pub mod programs;
 pub mod round;
 pub mod signals;
 pub mod stage;
@@ -162,6 +163,9 @@ fn keep(run: &mut Run<'_>, dir: &Path, what: &str) -> Result<()> {
     for worker in &run.workers {
         let name = format!("worker-{}.txt", worker.place.worker);
         write(&name, &(worker.story().join("\n") + "\n"))?;
+    }
+    for program in &run.programs {
+        write(&format!("{}.txt", program.name()), &(program.story().join("\n") + "\n"))?;
     }
     run.stage.copy(&dir.join("volume"))?;
     let place = run.stage.place;

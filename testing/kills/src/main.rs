@@ -30,7 +30,8 @@ struct Args {
     /// For how long, such as 90s, 10m or 1h
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = siftfs_kills::duration)]
     time: Option<Duration>,
-    /// Only these: placements (local,unix,tcp,fallback), deaths of the device process
+    /// Only these: mounts with programs that have private logs, or without (accel,plain),
+    /// placements (local,unix,tcp,fallback), deaths of the device process
     /// (kill,twice,term,stop,away), ends of a round
     /// (unmount,host,host-then-device,device-then-host, takeover,host-in-unmount,device-in-unmount)
     #[arg(long, default_value = "", value_parser = Only::parse)]

@@ -102,6 +102,16 @@ pub struct Recovery {
     pub offline: bool,
 }
 
+/// What becomes of the programs with the library loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    /// Milliseconds after which one is killed, on the average.
+    pub killed_every: Option<u64>,
+    /// They die with the host; else they find that it is gone, and may be told within the time for
+    /// which its words hold that something is durable.
+    pub die_with_host: bool,
+}
+
 /// A round.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -117,6 +127,8 @@ pub struct Plan {
     pub profile: Profile,
     /// A file changes by atomic sections beside it.
     pub sections: bool,
+    /// Programs with the library loaded work beside it, on a mount with private logs.
+    pub programs: Option<Programs>,
     /// In order, each when its time has come.
     pub incidents: Vec<(When, Incident)>,
     /// When the end comes.
@@ -137,9 +149,12 @@ const ENDS: [&str; 7] = [
     "host-in-unmount",
     "device-in-unmount",
 ];
+/// Mounts with private logs, whose programs have the library loaded, and mounts without.
+const LOGS: [&str; 2] = ["accel", "plain"];
 const INCIDENTS: [&str; 5] = ["kill", "twice", "term", "stop", "away"];
 
-/// Which placements, incidents and ends may be drawn. Of a class of which none is named all may.
+/// Which placements, incidents, ends and kinds of mounts may be drawn. Of a class of which none is
+/// named all may.
 #[derive(Clone, Debug, Default)]
 pub struct Only(Vec<String>);
 
@@ -151,7 +166,7 @@ impl Only {
     pub fn parse(text: &str) -> Result<Self, String> {
         let words = text.split(',').filter(|w| !w.is_empty()).map(str::to_string);
         let words: Vec<String> = words.collect();
-        let known: Vec<&str> = [&PLACEMENTS[..], &INCIDENTS, &ENDS].concat();
+        let known: Vec<&str> = [&PLACEMENTS[..], &INCIDENTS, &ENDS, &LOGS].concat();
         match words.iter().find(|w| !known.contains(&w.as_str())) {
             Some(word) => Err(format!("{word}: not one of {}", known.join(", "))),
             None => Ok(Self(words)),
@@ -245,6 +260,22 @@ impl Mount {
         Self { placement, fallback, device, options: options.join(",") }
     }
 
+    /// The mount of the round with this seed. Whether it has private logs is drawn apart.
+    fn of(seed: u64, rng: &mut Rng, only: &Only) -> (Self, Option<Programs>) {
+        let mut mount = Self::draw(rng, only);
+        let mut rng = Rng::new(mix(seed ^ 0x6c6f_6773));
+        if draw(&mut rng, &only.of(&LOGS)) == "plain" {
+            return (mount, None);
+        }
+        // They exclude each other.
+        mount.options = mount.options.replace("=writeback", "=writethrough");
+        let medium = draw(&mut rng, &["on", "on", "on", "daemon"]);
+        mount.options.push_str(&format!(",private_logs={medium}"));
+        let killed_every = rng.chance(60).then(|| draw(&mut rng, &[100, 400, 1500]));
+        let programs = Programs { killed_every, die_with_host: rng.chance(50) };
+        (mount, Some(programs))
+    }
+
     /// Does the kernel keep written pages back?
     pub fn writes_back(&self) -> bool {
         self.options.contains("write_cache=writeback")
@@ -333,7 +364,7 @@ impl Plan {
     pub fn new(seed: u64, round: u64, only: &Only) -> Self {
         let seed = mix(mix(seed).wrapping_add(round));
         let mut rng = Rng::new(seed);
-        let mount = Mount::draw(&mut rng, only);
+        let (mount, programs) = Mount::of(seed, &mut rng, only);
         let incidents = if mount.has_device() { rng.below(4) } else { 0 };
         let incidents = (0..incidents)
             .map(|_| (When::draw(&mut rng), Incident::draw(&mut rng, only)))
@@ -361,7 +392,19 @@ impl Plan {
         let recovery = Recovery { killed, offline: rng.chance(25) };
         let profile = Profile { publish: loud(draw(&mut rng, &[0, 5, 15])), ..profile };
         let sections = rng.chance(60);
-        Self { round, seed, synchronous, sections, profile, incidents, until, end, recovery, mount }
+        Self {
+            round,
+            seed,
+            mount,
+            synchronous,
+            profile,
+            sections,
+            programs,
+            incidents,
+            until,
+            end,
+            recovery,
+        }
     }
 
     /// Is this the last round on its volume?
@@ -379,6 +422,9 @@ impl fmt::Display for Plan {
         }
         if self.sections {
             write!(f, " sections")?;
+        }
+        if let Some(programs) = &self.programs {
+            write!(f, " {programs:?}")?;
         }
         write!(f, " device {} -o {}", m.device.join(" "), m.options)?;
         for (when, incident) in &self.incidents {

@@ -71,10 +71,14 @@ pub(crate) fn kind_of(mode: u32) -> FileKind {
     }
 }
 
+/// A time of stat(2). The type of its nanoseconds depends on who makes rustix's system calls.
+fn time(sec: i64, nsec: impl TryInto<u32>) -> Timestamp {
+    Timestamp { sec, nsec: nsec.try_into().unwrap_or(0) }
+}
+
 /// What stat(2) shows. A number that no inode of a volume can have becomes 0; generation and
 /// creation time are not shown and 0.
 pub(crate) fn attr_of(stat: &Stat) -> Attr {
-    let time = |sec: i64, nsec: u64| Timestamp { sec, nsec: u32::try_from(nsec).unwrap_or(0) };
     Attr {
         ino: u32::try_from(stat.st_ino).unwrap_or(0),
         generation: 0,

@@ -3,8 +3,9 @@
 use crate::calls::Place;
 use crate::damage;
 use crate::ledger::Ledger;
-use crate::plan::{End, Geometry, Incident, Mount, Plan, WORKERS, When};
+use crate::plan::{End, Geometry, Incident, Mount, Plan, Programs, WORKERS, When};
 use crate::process::LOOK;
+use crate::programs::{self, PROGRAMS, Program, Start};
 use crate::signals::Signals;
 use crate::stage::{LIMIT, Stage, make_dirs};
 use crate::tree::walk;
@@ -39,6 +40,8 @@ pub struct Run<'a> {
     pub stage: Stage<'a>,
     /// The workers; none before the first round of a volume.
     pub workers: Vec<Worker>,
+    /// Those with the library loaded.
+    pub programs: Vec<Program>,
     ledger: Ledger,
     umask: u16,
 }
@@ -47,7 +50,8 @@ impl<'a> Run<'a> {
     /// No volume yet.
     pub fn new(stage: Stage<'a>) -> Result<Self> {
         let umask = crate::umask().map_err(Failed)?;
-        Ok(Self { stage, workers: Vec::new(), ledger: Ledger::default(), umask })
+        let (workers, programs) = (Vec::new(), Vec::new());
+        Ok(Self { stage, workers, programs, ledger: Ledger::default(), umask })
     }
 
     fn place(&self, worker: usize, mount: &Path) -> Place {
@@ -84,7 +88,7 @@ impl<'a> Run<'a> {
         s.rounds += 1;
         let fallback = if plan.mount.fallback.is_some() { " with fallback" } else { "" };
         *s.placements.entry(format!("{:?}{fallback}", plan.mount.placement)).or_default() += 1;
-        let modes = ["requests=", "write_cache=", "fsyncs="];
+        let modes = ["requests=", "write_cache=", "fsyncs=", "private_logs="];
         let drawn = |o: &&str| modes.iter().any(|mode| o.starts_with(mode));
         for option in plan.mount.options.split(',').filter(drawn) {
             *s.modes.entry(option.into()).or_default() += 1;
@@ -103,6 +107,8 @@ impl<'a> Run<'a> {
         let dir = self.stage.dir.clone();
         let mut dirs: Vec<_> = (0..WORKERS).map(|w| self.place(w, &dir).own()).collect();
         dirs.push(self.place(0, &dir).shared());
+        self.programs = (0..PROGRAMS).map(Program::new).collect();
+        dirs.extend(self.programs.iter().map(|program| program.dir(&dir)));
         make_dirs(&dirs)?;
         self.ledger = Ledger::make(&dir).map_err(failed("ledger"))?;
         run(&self.stage.siftfs, &["sync", siftfs_rig::place::arg(&dir)?])?;
@@ -117,8 +123,9 @@ impl<'a> Run<'a> {
     /// Runs the load with all that happens to it.
     fn load(&mut self, plan: &Plan) -> Result<Left> {
         let signals = Signals::default();
-        let Self { stage, workers, ledger, .. } = self;
+        let Self { stage, workers, programs, ledger, .. } = self;
         let (dir, before) = (stage.dir.clone(), ledger.committed);
+        let start = plan.programs.as_ref().map(|p| start(stage, plan, p)).transpose()?;
         let happened = thread::scope(|scope| {
             for worker in workers.iter_mut() {
                 let seed = mix(plan.seed ^ (worker.place.worker as u64 + 1));
@@ -130,6 +137,10 @@ impl<'a> Run<'a> {
             if plan.sections {
                 let (ledger, signals, dir) = (&mut *ledger, &signals, &dir);
                 scope.spawn(move || ledger.run(dir, mix(plan.seed), signals));
+            }
+            for program in programs.iter_mut().filter(|_| start.is_some()) {
+                let (start, signals) = (start.clone(), &signals);
+                scope.spawn(move || start.map(|start| program.run(&start, signals)));
             }
             let happened = events(stage, plan, &signals);
             if happened.is_err() {
@@ -145,6 +156,10 @@ impl<'a> Run<'a> {
         let counts = &mut self.stage.summary;
         counts.calls += signals.calls.load(Ordering::SeqCst);
         counts.sections += self.ledger.committed - before;
+        for program in &mut self.programs {
+            counts.program_syncs += std::mem::take(&mut program.synced);
+            counts.program_kills += std::mem::take(&mut program.killed);
+        }
         counts.acknowledged += signals.acknowledged.load(Ordering::SeqCst);
         if let Some(why) = signals.failure() {
             return Err(Failed(why));
@@ -283,13 +298,25 @@ impl<'a> Run<'a> {
     }
 
     fn judge_by_kernel(&mut self, after: After) -> Result<()> {
-        let Self { stage, workers, ledger, umask } = self;
-        stage.with_kernel(|dir| judge(workers, ledger, dir, after, *umask))
+        let Self { stage, workers, programs, ledger, umask } = self;
+        stage.with_kernel(|dir| judge(workers, (programs, ledger), dir, after, *umask))
     }
 
     fn judge(&mut self, dir: &Path, after: After) -> Result<()> {
-        judge(&mut self.workers, &mut self.ledger, dir, after, self.umask)
+        let Self { workers, programs, ledger, umask, .. } = self;
+        judge(workers, (programs, ledger), dir, after, *umask)
     }
+}
+
+/// What the programs of a round are started with.
+fn start(stage: &Stage<'_>, plan: &Plan, programs: &Programs) -> Result<Start> {
+    Ok(Start {
+        library: programs::library(&stage.siftfs)?,
+        mount: stage.dir.clone(),
+        seed: plan.seed,
+        killed_every: programs.killed_every.map(Duration::from_millis),
+        dies_with_host: programs.die_with_host,
+    })
 }
 
 /// By what a tree is judged.
@@ -301,16 +328,17 @@ enum After {
     Unmount,
 }
 
-/// The ledger and every worker's tree in `dir` are good; what is there is what the next round
-/// starts from.
+/// The ledger, every program's files and every worker's tree in `dir` are good; what is there is
+/// what the next round starts from.
 fn judge(
     workers: &mut [Worker],
-    ledger: &mut Ledger,
+    (programs, ledger): (&mut [Program], &mut Ledger),
     dir: &Path,
     after: After,
     umask: u16,
 ) -> Result<()> {
     let mut complaints = ledger.judge(dir, after == After::Death);
+    complaints.extend(programs.iter_mut().flat_map(|p| p.judge(dir, after == After::Death)));
     let verdict = match after {
         After::Death => Worker::violations,
         After::Unmount => Worker::differences,

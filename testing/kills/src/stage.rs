@@ -360,10 +360,16 @@ impl<'a> Stage<'a> {
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         let status = status::read(&String::from_utf8_lossy(&out.stdout))
             .map_err(|Failed(e)| Failed(format!("siftfs {e}: {said}")))?;
-        if let Some(why) = status.runtime.failed {
+        if let Some(why) = &status.runtime.failed {
             return Err(Failed(format!("the mount failed: {why}")));
         }
-        self.summary.add_status(&status.runtime);
+        self.summary.add_status(&status);
+        if self.summary.sessions_ended > 0 {
+            return Err(Failed(format!(
+                "private logs ended as they should not: {:?}",
+                status.mounts
+            )));
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What a run did, in numbers.
 
 use serde::Serialize;
-use siftfs_status::RuntimeStatus;
+use siftfs_status::Status;
 use std::collections::BTreeMap;
 
 /// Counts of a run. Those that a mount keeps are of the mounts as they were asked just before their
@@ -48,6 +48,18 @@ pub struct Summary {
     pub acknowledged: u64,
     /// Of those, commits of sections of the ledger.
     pub sections: u64,
+    /// Of those, fsyncs of programs with the library loaded.
+    pub program_syncs: u64,
+    /// Such programs that were killed while their host lived.
+    pub program_kills: u64,
+    /// Leases that they had at most at one time.
+    pub leases: u64,
+    /// File logs that they had at most at one time.
+    pub file_logs: u64,
+    /// Records of private logs that were taken in.
+    pub records: u64,
+    /// Sessions that were ended because they broke a rule; leases that ended too early.
+    pub sessions_ended: u64,
     /// Trees judged by the durability oracle after a death of the host.
     pub trees_after_deaths: u64,
     /// Trees compared whole with the model.
@@ -64,7 +76,14 @@ pub struct Summary {
 
 impl Summary {
     /// Adds what a mount says of itself.
-    pub fn add_status(&mut self, runtime: &RuntimeStatus) {
+    pub fn add_status(&mut self, status: &Status) {
+        let runtime = &status.runtime;
+        for logs in status.mounts.iter().filter_map(|mount| mount.private_logs.as_ref()) {
+            self.leases = self.leases.max(logs.leases);
+            self.file_logs = self.file_logs.max(logs.file_logs);
+            self.records += logs.records;
+            self.sessions_ended += logs.ended + logs.lost;
+        }
         if let Some(link) = &runtime.link.remote {
             self.greetings += link.greetings;
             self.losses += link.losses;

@@ -19,6 +19,10 @@ pub enum Mode {
     Wal,
     /// With a rollback journal, deleted by each commit.
     Delete,
+    /// With a write-ahead log, by one program alone.
+    WalAlone,
+    /// With a rollback journal, by one program alone.
+    DeleteAlone,
     /// By an atomic section of the database file. There is no journal file.
     Sections,
 }
@@ -26,13 +30,17 @@ pub enum Mode {
 impl Mode {
     /// What unmodified SQLite does.
     pub const USUAL: [Self; 2] = [Self::Wal, Self::Delete];
-    /// All of them.
+    /// The same with one writer each, of whose files no other program has any open.
+    pub const ALONE: [Self; 2] = [Self::WalAlone, Self::DeleteAlone];
+    /// Each way of committing.
     pub const ALL: [Self; 3] = [Self::Wal, Self::Delete, Self::Sections];
 
     fn name(self) -> &'static str {
         match self {
             Self::Wal => "wal",
             Self::Delete => "delete",
+            Self::WalAlone => "wal-alone",
+            Self::DeleteAlone => "delete-alone",
             Self::Sections => "sections",
         }
     }
@@ -40,8 +48,15 @@ impl Mode {
     /// As SQLite calls it.
     fn journal(self) -> &'static str {
         match self {
-            Self::Wal => "wal",
-            Self::Delete | Self::Sections => "delete",
+            Self::Wal | Self::WalAlone => "wal",
+            Self::Delete | Self::DeleteAlone | Self::Sections => "delete",
+        }
+    }
+
+    fn writers(self) -> u64 {
+        match self {
+            Self::WalAlone | Self::DeleteAlone => 1,
+            Self::Wal | Self::Delete | Self::Sections => 2,
         }
     }
 
@@ -52,7 +67,7 @@ impl Mode {
     /// The shell of who writes to it. Any SQLite may read it.
     fn shell(self) -> Result<PathBuf> {
         match self {
-            Self::Wal | Self::Delete => Ok("sqlite3".into()),
+            Self::Wal | Self::Delete | Self::WalAlone | Self::DeleteAlone => Ok("sqlite3".into()),
             Self::Sections => {
                 let exe = std::env::current_exe().map_err(failed("own path"))?;
                 Ok(exe.with_file_name("siftfs-sqlite"))
@@ -60,8 +75,6 @@ impl Mode {
         }
     }
 }
-
-const WRITERS: u64 = 2;
 
 /// Newest acknowledged transaction of each writer; each writer numbers its own from 1.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +130,7 @@ pub fn verify(dir: &Path, modes: &[Mode], acks: &Acknowledged) -> Result<()> {
         if check.trim() != "ok" {
             return Err(Failed(format!("{name} database: integrity_check says {check}")));
         }
-        for writer in 0..WRITERS {
+        for writer in 0..mode.writers() {
             let n = acks.of((*mode, writer));
             let query = format!(
                 "SELECT count(*) FROM log WHERE writer={writer} AND n<={n} AND length(payload)=400;"
@@ -167,7 +180,7 @@ impl Job {
         let log = Arc::new(Mutex::new(log));
         let mut job = Self { stop: Arc::default(), count: Arc::default(), writers: Vec::new() };
         for mode in modes.iter().copied() {
-            for writer in 0..WRITERS {
+            for writer in 0..mode.writers() {
                 // A transaction may have been committed and its acknowledgement lost in the crash.
                 let query = format!("SELECT max(n) FROM log WHERE writer={writer};");
                 let there = sql(&mode.path(dir), &query)?.trim().parse().unwrap_or(0);

@@ -48,6 +48,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
     assert!(did.host_kills > 0 && did.device_kills > 0, "nobody was killed");
     assert!(did.acknowledged > 0 && did.trees_after_deaths > 0, "nothing was judged");
     assert!(did.e2fsck_runs > 0 && did.trees_compared > 0, "nothing was unmounted");
+    assert!(did.program_syncs > 0 && did.records > 0, "no program had a private log");
 }
 
 /// A thread that has a file with unwritten pages open until `until` ends.

@@ -1,6 +1,8 @@
 //! The mount behaves as the kernel's own ext4 does: the same calls, the same answers.
 //! Needs root, `/dev/fuse`, loop devices, e2fsprogs and acl.
 
+#[path = "posix/accelerated.rs"]
+mod accelerated;
 #[path = "posix/acls.rs"]
 mod acls;
 #[path = "posix/attrs.rs"]

@@ -3,7 +3,7 @@
 use crate::pair::{Place, hash, open, same};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, ftruncate, seek, unlink};
 use rustix::io::{Errno, pread, pwrite, read, readv, write, writev};
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
@@ -41,8 +41,12 @@ impl Map {
 
     /// msync(2) with MS_SYNC.
     pub fn sync(&self) -> rustix::io::Result<()> {
+        // By the C library: rustix, when it calls that too, takes its -1 for the error.
         // SAFETY: the mapping's own range.
-        unsafe { msync(self.at.cast(), self.len, MsyncFlags::SYNC) }
+        match unsafe { libc::msync(self.at.cast(), self.len, libc::MS_SYNC) } {
+            0 => Ok(()),
+            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        }
     }
 }
 

@@ -35,7 +35,7 @@ impl Place {
     /// the nearest that the format has.
     pub fn mtime(&self, s: &Stat) -> (i64, u64) {
         let file = s.st_mode & libc::S_IFMT == libc::S_IFREG;
-        let shown = (s.st_mtime, s.st_mtime_nsec);
+        let shown = (s.st_mtime, nanoseconds(s.st_mtime_nsec));
         if self.held_back && file { nearest(shown) } else { shown }
     }
 
@@ -117,6 +117,11 @@ impl Place {
         let result = std::fs::read(self.p(name)).map(|b| (b.len(), hash(&b)));
         self.say(format!("read {name}: {:?}", result.map_err(|e| e.raw_os_error())));
     }
+}
+
+/// The nanoseconds of a time of stat(2). Their type depends on who makes rustix's system calls.
+pub fn nanoseconds(n: impl TryInto<u64>) -> u64 {
+    n.try_into().unwrap_or(u64::MAX)
 }
 
 /// The nearest time that ext4 can keep.
@@ -320,7 +325,7 @@ fn tree_in(root: &Path, held_back: bool) -> Vec<String> {
 fn describe(root: &Path, path: &Path, held_back: bool) -> String {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     let mut out = format!("{:?} {}", path.strip_prefix(root).unwrap(), attributes(&stat));
-    let shown = (stat.st_mtime, stat.st_mtime_nsec);
+    let shown = (stat.st_mtime, nanoseconds(stat.st_mtime_nsec));
     let (sec, nsec) = if held_back { nearest(shown) } else { shown };
     write!(out, " mtime {sec}.{nsec:09}").unwrap();
     write!(out, " ctime {}.{:09}", stat.st_ctime, stat.st_ctime_nsec).unwrap();

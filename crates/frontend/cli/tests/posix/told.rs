@@ -2,7 +2,7 @@
 //! links and modes after each change, with attributes that were read before.
 
 use crate::data::store_through_map;
-use crate::pair::{Place, as_user, open, same};
+use crate::pair::{Place, as_user, nanoseconds, open, same};
 use crate::programs::{executed, program, spare_of};
 use crate::support::Setup;
 use rustix::fs::{
@@ -80,12 +80,11 @@ fn carry_out(c: &Place, path: &Path, change: &str) -> Result<(), Errno> {
 /// The size, links, mode and both times, as they are known without asking for them anew.
 fn known(path: &Path) -> [(i64, u64); 4] {
     let s = statat(CWD, path, AtFlags::empty()).unwrap();
-    let time = |sec: i64, nsec: u64| (sec, nsec);
     [
         (s.st_size, u64::from(s.st_mode)),
         (0, s.st_nlink),
-        time(s.st_mtime, s.st_mtime_nsec),
-        time(s.st_ctime, s.st_ctime_nsec),
+        (s.st_mtime, nanoseconds(s.st_mtime_nsec)),
+        (s.st_ctime, nanoseconds(s.st_ctime_nsec)),
     ]
 }
 
