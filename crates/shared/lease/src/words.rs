@@ -12,11 +12,15 @@ pub trait Words {
 
     /// Copies bytes out, each word read once.
     fn copy_out(&self, index: usize, into: &mut [u8]) {
-        for (at, chunk) in (index..).zip(into.chunks_mut(8)) {
+        let (words, rest) = into.as_chunks_mut::<8>();
+        let mut at = index;
+        for word in words {
+            *word = self.load(at, Ordering::Relaxed).to_le_bytes();
+            at += 1;
+        }
+        if !rest.is_empty() {
             let word = self.load(at, Ordering::Relaxed).to_le_bytes();
-            for (byte, from) in chunk.iter_mut().zip(word) {
-                *byte = from;
-            }
+            rest.iter_mut().zip(word).for_each(|(byte, from)| *byte = from);
         }
     }
 }
