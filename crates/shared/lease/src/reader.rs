@@ -201,8 +201,8 @@ pub struct Fetched {
 }
 
 impl<H: Words> Headers<'_, H> {
-    /// The next headers: at most this number of records, or until they have this many bytes; none at
-    /// the end. Records of leases that have ended are passed over.
+    /// The next headers, up to this number of records or until they have these bytes; none at the
+    /// end. Records of leases that have ended are passed over.
     ///
     /// # Errors
     /// Corrupt: the holder broke a rule. What stands before that in the ring was given out, or is,
