@@ -98,6 +98,7 @@ fn r41_a_log_that_is_made_shorter_ends_nobody() {
     sync(&held);
     let log = fs::OpenOptions::new().write(true).open(log_in(&memory.logs())).unwrap();
     log.set_len(0).unwrap();
+    drop(log);
     assert_eq!(told(&s)["records"], 0);
     held.append(b"by the daemon, ");
     sync(&held);
