@@ -203,11 +203,12 @@ siftfs mkfs /dev/vda
 siftfs mount -o write_cache=writethrough,private_logs=/pm/logs /dev/vda /mnt
 export SIFTFS_ACCEL=eager
 siftfs accel -- append_synced /mnt/log 301 | while read -r line; do
-    [ "\$line" != 'acknowledged 150' ] || siftfs status /mnt
+    [ "\$line" != 'acknowledged 150' ] || siftfs status --json /mnt
     echo "\$line"
 done
 END
-    printed "1 by byte: persistent: $2"
+    printed '"medium": "byte"'
+    printed "\"promise\": \"persistent: $2\""
     guest <<END
 mkdir /pm
 mount -t ext4 -o dax=always /dev/$1 /pm

@@ -185,7 +185,8 @@ impl Leased {
         }
     }
 
-    /// Makes the records below `published` durable by the session's own log. False: that is no way for them.
+    /// Makes the records below `published` durable by the session's own log. False: that is no way
+    /// for them.
     fn log(&self, medium: &mut Medium, published: u64) -> bool {
         let promises = || log_promises(&*self.shared.view, &FULL, self.held, boot_time());
         let Medium::Own(log) = medium else { return false };

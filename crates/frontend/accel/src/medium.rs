@@ -13,7 +13,7 @@ pub(crate) enum Medium {
     /// By the daemon alone. A log that was written before, and failed, ends here.
     Daemon(u64),
     /// By a log of this program's own.
-    Own(OwnLog),
+    Own(Box<OwnLog>),
 }
 
 impl Medium {

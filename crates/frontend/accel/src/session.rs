@@ -166,7 +166,7 @@ impl Shared {
     pub fn medium(&self) -> MutexGuard<'_, Medium> {
         let mut medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*medium, Medium::Unknown) {
-            *medium = self.own_log().map_or(Medium::Daemon(0), Medium::Own);
+            *medium = self.own_log().map_or(Medium::Daemon(0), |log| Medium::Own(log.into()));
         }
         medium
     }

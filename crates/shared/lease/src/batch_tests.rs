@@ -148,8 +148,8 @@ fn a_torn_batch_is_none() {
     }
 }
 
-/// In memory a batch takes whole cache lines and no more. Any of its words of 8 bytes may be those of
-/// before the power went: it is there as a whole, or not at all, and what is before it is there.
+/// In memory a batch takes whole cache lines and no more. Any of its words of 8 bytes may be those
+/// of before the power went: it is there as a whole, or not at all, and what is before it is there.
 ///
 /// Seen to fail when the checksum covers the header and the records only.
 #[test]

@@ -121,17 +121,51 @@ impl Map {
         Ok(Self { map, words })
     }
 
-    fn word(&self, index: usize) -> &AtomicU64 {
+    fn all(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is as long as its words (the memfd has that size, and is sealed
         // against a change), lives as long as `self`, and begins at a page. An AtomicU64 has the
         // size and at least the alignment of a word, and any bytes are a valid one. All access of
         // this process goes through here, and `Memory` alone, whose mapping may be written, stores.
         // What the other process does at the same time is an atomic access as far as this one can
         // tell.
-        let words = unsafe {
-            std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words)
-        };
-        words.get(index).expect("the layout lies within its memory")
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        self.all().get(index).expect("the layout lies within its memory")
+    }
+
+    /// The words that hold this many bytes: those of whole words, and the last one.
+    fn words_of(&self, index: usize, bytes: usize) -> (&[AtomicU64], &[AtomicU64]) {
+        let words = self.all().get(index..).and_then(|words| words.get(..bytes.div_ceil(8)));
+        words.expect("the layout lies within its memory").split_at(bytes / 8)
+    }
+
+    /// As [`Words::copy_out`], without a look for each word at where the memory ends.
+    fn copy_out(&self, index: usize, into: &mut [u8]) {
+        let (whole, last) = self.words_of(index, into.len());
+        let (chunks, rest) = into.as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(whole) {
+            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        for word in last {
+            let bytes = word.load(Ordering::Relaxed).to_le_bytes();
+            rest.iter_mut().zip(bytes).for_each(|(byte, from)| *byte = from);
+        }
+    }
+
+    /// As [`Own::copy_in`], likewise.
+    fn copy_in(&self, index: usize, from: &[u8]) {
+        let (whole, last) = self.words_of(index, from.len());
+        let (chunks, rest) = from.as_chunks::<8>();
+        for (chunk, word) in chunks.iter().zip(whole) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        for word in last {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(rest).for_each(|(byte, from)| *byte = *from);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
     }
 
     /// The half of a word that changes with the state of a lease.
@@ -177,6 +211,9 @@ impl Words for View {
     fn fence() {
         fence(Ordering::SeqCst);
     }
+    fn copy_out(&self, index: usize, into: &mut [u8]) {
+        self.0.copy_out(index, into);
+    }
 }
 
 impl Words for Memory {
@@ -186,11 +223,18 @@ impl Words for Memory {
     fn fence() {
         fence(Ordering::SeqCst);
     }
+    fn copy_out(&self, index: usize, into: &mut [u8]) {
+        self.0.copy_out(index, into);
+    }
 }
 
 impl Own for Memory {
     fn store(&self, index: usize, value: u64, order: Ordering) {
         self.0.word(index).store(value, order);
+    }
+
+    fn copy_in(&self, index: usize, from: &[u8]) {
+        self.0.copy_in(index, from);
     }
 }
 

@@ -42,8 +42,8 @@ struct Rows {
 }
 
 impl Directory {
-    /// Makes a new registry in a directory, durably, for the volume with this UUID. The directory is
-    /// made if it is missing. What other registries have left there is no concern of it.
+    /// Makes a new registry in a directory, durably, for the volume with this UUID. The directory
+    /// is made if it is missing. What other registries have left there is no concern of it.
     ///
     /// # Errors
     /// `Refused` if the directory cannot serve: others may write to it, it lies in memory and was

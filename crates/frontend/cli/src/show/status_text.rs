@@ -24,6 +24,8 @@ pub fn text(s: &Status) -> String {
     }
     if s.mounts.len() > 1 {
         lines.extend(s.mounts.iter().map(|m| ("mount", mount(m))));
+    } else if let Some(logs) = s.mounts.first().and_then(|m| m.private_logs.as_ref()) {
+        lines.push(("programs", private_logs(logs)));
     }
     lines.push(("state", state(s)));
     lines.extend(s.warnings.iter().map(|text| ("warning", text.clone())));
@@ -111,7 +113,7 @@ fn private_logs(logs: &PrivateLogs) -> String {
     let media: Vec<_> = media.iter().map(|(by, n)| format!("{} by {by}", count(*n))).collect();
     let media = if media.is_empty() { String::new() } else { format!(" ({})", media.join("; ")) };
     format!(
-        "; private logs of {} programs{media}, {} files leased, {} records taken in by {} \
+        "private logs of {} programs{media}, {} files leased, {} records taken in by {} \
          writes{lost}",
         count(logs.sessions),
         count(logs.leases),
@@ -127,7 +129,8 @@ fn mount(m: &Mount) -> String {
     let requests = count(m.requests.values().sum());
     let way = if m.request_loop.kind == "ring" { "by rings" } else { "over /dev/fuse" };
     let warnings: String = m.warnings.iter().map(|text| format!("; {text}")).collect();
-    let logs = m.private_logs.as_ref().map_or_else(String::new, private_logs);
+    let logs =
+        m.private_logs.as_ref().map_or_else(String::new, |l| format!("; {}", private_logs(l)));
     format!(
         "{}{of}, for {}: {options}; {requests} requests {way}{logs}{warnings}",
         m.dir,
