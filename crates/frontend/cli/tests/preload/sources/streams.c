@@ -71,6 +71,12 @@ static void anew(void) {
     say("flush", fflush(stream)), say("sync", fsync(60)), say("size", lseek(60, 0, SEEK_END));
     say("number", dup2(other, 60));
     say("put", fputs("to the second", stream)), say("close", fclose(stream));
+    for (int i = 0; i < 10; i++) {
+        struct stat now;
+        FILE *appends = fopen("first", "a");
+        fputs("appended at last", appends), again(fd);
+        say("anew", fclose(freopen("third", "r", appends))), fstat(fd, &now), say("size", now.st_size);
+    }
     say("none", freopen("nowhere/file", "r", fopen("third", "r")) == NULL);
     say("write", write(fd, "end", 3)), say("sync", fsync(fd)), say("close", close(fd)), say("close", close(other));
 }
