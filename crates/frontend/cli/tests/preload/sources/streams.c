@@ -36,6 +36,12 @@ static int known(const char *path) {
     return fd;
 }
 
+/* Writes and syncs, so that the file is leased again. */
+static void again(int fd) {
+    for (int i = 0; i < 3; i++)
+        say("write", write(fd, "again", 5)), say("sync", fsync(fd));
+}
+
 /* A stream of a known descriptor; then its number is another file's. */
 static void numbers(void) {
     int fd = known("known");
@@ -46,7 +52,7 @@ static void numbers(void) {
     char text[100] = "";
     say("read", (long)fread(text, 1, 23, stream)), fprintf(report, "%s\n", text);
     fd = dup(fd);
-    say("close", fclose(stream));
+    say("close", fclose(stream)), again(fd);
     stream = fopen("other", "w+");
     say("write", write(fileno(stream), "other ", 6)), say("sync", fsync(fileno(stream)));
     say("write", write(fd, "known", 5)), say("sync", fsync(fd)), say("close", close(fd));
@@ -65,6 +71,12 @@ static void anew(void) {
     say("flush", fflush(stream)), say("sync", fsync(60)), say("size", lseek(60, 0, SEEK_END));
     say("number", dup2(other, 60));
     say("put", fputs("to the second", stream)), say("close", fclose(stream));
+    for (int i = 0; i < 10; i++) {
+        struct stat now;
+        FILE *appends = fopen("first", "a");
+        fputs("appended at last", appends), again(fd);
+        say("anew", fclose(freopen("third", "r", appends))), fstat(fd, &now), say("size", now.st_size);
+    }
     say("none", freopen("nowhere/file", "r", fopen("third", "r")) == NULL);
     say("write", write(fd, "end", 3)), say("sync", fsync(fd)), say("close", close(fd)), say("close", close(other));
 }
@@ -168,7 +180,7 @@ static void output(void) {
     int fd = known("output");
     fflush(stdout);
     say("number", dup2(fd, 1)), say("print", printf("printed\n")), say("flush", fflush(stdout));
-    say("sync", fsync(1)), say("close", fclose(stdout));
+    say("sync", fsync(1)), say("close", fclose(stdout)), again(fd);
     FILE *stream = fopen("instead", "w");
     say("number", fileno(stream)), say("write", write(fileno(stream), "instead", 7));
     say("sync", fsync(fileno(stream))), say("close", fclose(stream));
