@@ -1,5 +1,5 @@
-//! This program again: as a process that works until it is stopped (a neighbour, or a busy loop), or
-//! with the library of private logs.
+//! This program again: as a process that works until it is stopped (a neighbour, or a busy loop),
+//! or with the library of private logs.
 
 use siftfs_rig::place::{Failed, Result, failed};
 use std::io::{self, Read};
