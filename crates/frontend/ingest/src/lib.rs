@@ -62,7 +62,7 @@ pub enum Locate {
     Off,
     /// The index is asked for each block that a record changes in part.
     Uncached,
-    /// It is asked for so many blocks at a time, at most 64 and a power of two, and its answers are
+    /// It is asked for a line of this number of blocks at a time, at most 64, and its answers are
     /// kept.
     Lines(u32),
 }

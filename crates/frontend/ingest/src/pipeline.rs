@@ -92,10 +92,7 @@ pub fn ingest<G: Own + Sync, H: Words + Sync>(
     let _timed = headers.has_more().then(|| counters.time(Step::All));
     let mut fault = Ok(());
     let mut fetch = Fetch::new(headers, how.batch, (counters, &mut fault));
-    let Some(first) = fetch.step() else {
-        drop(fetch);
-        return fault;
-    };
+    let Some(first) = fetch.step() else { return fault };
     let BackEnd { cache, newest } = back;
     let mut locate = Locator { cache, index, counters, how: how.locate };
     let mut merge = Merger { newest, index, counters, merges: how.merge };

@@ -156,8 +156,7 @@ fn cold_blocks_are_brought_before_a_write_needs_them() {
         }
         let counts = sides.counters.counts();
         let asked = lock(&store.asked).clone();
-        let brought: Vec<u64> =
-            asked.iter().map(|(_, _, bring)| *bring).filter(|b| *b != 0).collect();
+        let brought: Vec<u64> = asked.iter().copied().filter(|bring| *bring != 0).collect();
         let questions = asked.len() - brought.len();
         (questions, brought, counts.hits, counts.misses, counts.brought)
     };

@@ -83,6 +83,22 @@ impl FillPlan {
     }
 }
 
+/// Which of at most 64 blocks have bytes in storage and none in memory, a bit for each: what changes
+/// a part of one has to read it.
+pub fn cold(st: &mut State, ino: InodeNr, first: u64, count: u32) -> Result<u64> {
+    let size = st.metadata.tree.node(ino).size;
+    let end = (first + u64::from(count)).min(size.div_ceil(BLOCK_BYTES));
+    let (mut cold, mut at) = (0, first);
+    while at < end {
+        let (is_data, next) = st.metadata.tree.data_at(ino, at * BLOCK_BYTES, size)?;
+        let stop = (next / BLOCK_BYTES).clamp(at + 1, end);
+        let there = (at..stop).filter(|block| is_data && !st.pages.contains(ino, *block));
+        cold = there.fold(cold, |bits, block| bits | 1 << (block - first));
+        at = stop;
+    }
+    Ok(cold)
+}
+
 impl State {
     /// Notes a read of these pages. A sequential reader gets read-ahead, farther with each of its
     /// reads.
@@ -117,22 +133,6 @@ impl State {
             Ok(()) | Err(Stop::Wait(..)) => Ok(None),
             Err(other) => Err(other.into_error()),
         }
-    }
-
-    /// Which of at most 64 blocks have bytes in storage and none in memory, a bit for each: what
-    /// changes a part of one has to read it.
-    pub fn cold(&mut self, ino: InodeNr, first: u64, count: u32) -> Result<u64> {
-        let size = self.metadata.tree.node(ino).size;
-        let end = (first + u64::from(count)).min(size.div_ceil(BLOCK_BYTES));
-        let (mut cold, mut at) = (0, first);
-        while at < end {
-            let (is_data, next) = self.metadata.tree.data_at(ino, at * BLOCK_BYTES, size)?;
-            let stop = (next / BLOCK_BYTES).clamp(at + 1, end);
-            let there = (at..stop).filter(|block| is_data && !self.pages.contains(ino, *block));
-            cold = there.fold(cold, |bits, block| bits | 1 << (block - first));
-            at = stop;
-        }
-        Ok(cold)
     }
 
     /// What is missing of `pages`: the first gap as a plan, with up to `ahead` pages of the file

@@ -1,6 +1,7 @@
 //! Requests about write leases, and which file each other request touches (rule R48).
 
 use super::Call;
+use crate::data::fill;
 use crate::session::{Session, recall};
 use crate::staging::capture::Asked;
 use crate::state::State;
@@ -173,7 +174,7 @@ impl Call<'_> {
         self.query_step(|st| {
             let ino = self.use_lease(st, lease)?;
             st.metadata.tree.load_regular(ino)?;
-            let cold = st.cold(ino, first, count)?;
+            let cold = fill::cold(st, ino, first, count)?;
             before.get_or_insert(cold);
             match cold & bring {
                 0 => Ok(()),

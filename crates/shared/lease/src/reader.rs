@@ -201,7 +201,7 @@ pub struct Fetched {
 }
 
 impl<H: Words> Headers<'_, H> {
-    /// The next headers, up to as many records or until they have so many bytes, and none at the
+    /// The next headers, up to this number of records or until they have these bytes; none at the
     /// end. Records of leases that have ended are passed over.
     ///
     /// # Errors

@@ -53,8 +53,8 @@ pub struct Store {
     pub files: Mutex<HashMap<u32, File>>,
     /// Bytes that cannot be written, by slot.
     pub bad: HashMap<u32, Range<u64>>,
-    /// What was asked for, and what was to be brought.
-    pub asked: Mutex<Vec<(Held, (u64, u32), u64)>>,
+    /// Of each question, what was to be brought.
+    pub asked: Mutex<Vec<u64>>,
     /// Blocks that are cold, of all files.
     pub cold: Vec<u64>,
     pub writes: Mutex<Vec<(u32, u64, usize)>>,
@@ -73,9 +73,9 @@ impl Store {
 }
 
 impl Index for Store {
-    fn cold(&self, held: Held, (first, count): (u64, u32), bring: u64) -> Result<u64> {
+    fn cold(&self, _held: Held, (first, count): (u64, u32), bring: u64) -> Result<u64> {
         assert!(count <= 64);
-        lock(&self.asked).push((held, (first, count), bring));
+        lock(&self.asked).push(bring);
         let within = self.cold.iter().filter(|b| (first..first + u64::from(count)).contains(*b));
         Ok(within.fold(0, |bits, block| bits | 1 << (block - first)))
     }
