@@ -35,7 +35,7 @@ impl Log {
 
     /// Takes in what is published; answers of which files it could not be written.
     pub(crate) fn take_in(&mut self, means: &Means) -> (Vec<Held>, Result<()>) {
-        self.taking_in(means, |reader, back, with| ingest(reader, back, with))
+        self.taking_in(means, ingest)
     }
 
     /// Ends leases, with all that is published of them.
