@@ -50,13 +50,7 @@ impl<'a> Stage<'a> {
         let accel = vec![arg(&program)?.to_owned(), "accel".into(), "--".into()];
         let volume = Volume { program, image, dir };
         run(&volume.program, &["mkfs", arg(&volume.image)?, "--size", VOLUME])?;
-        let logs = place.path("logs");
-        let options = format!(
-            "write_cache=writethrough,private_logs=volatile:{},{}",
-            arg(&logs)?,
-            plan.options
-        );
-        volume.mount_with(&["-o", options.trim_end_matches(',')])?;
+        volume.mount_with(&["-o", &options(plan, "")?])?;
         let (ext4, _) = siftfs_rig::ext4::directory(place, EXT4)?;
         fs::create_dir(&ext4).map_err(failed(ext4.display()))?;
         let stage = Self { plan, volume, ext4, accel, worker };
@@ -64,6 +58,12 @@ impl<'a> Stage<'a> {
             (0..files).try_for_each(|number| fill(&stage.file(system, number)))?;
         }
         Ok(stage)
+    }
+
+    /// Mounts the volume anew, with these options as well.
+    pub fn mount_again(&self, more: &str) -> Result<()> {
+        self.volume.siftfs(&["umount", arg(&self.volume.dir)?])?;
+        self.volume.mount_with(&["-o", &options(self.plan, more)?])
     }
 
     /// The file of this number on a system.
@@ -134,6 +134,14 @@ impl<'a> Stage<'a> {
     pub fn close(self) -> Result<()> {
         self.volume.siftfs(&["umount", arg(&self.volume.dir)?]).map(drop)
     }
+}
+
+/// The options of a mount, with `more` of them.
+fn options(plan: &Plan<'_>, more: &str) -> Result<String> {
+    let logs = plan.place.path("logs");
+    let always = format!("write_cache=writethrough,private_logs=volatile:{}", arg(&logs)?);
+    let all = [always.as_str(), plan.options, more];
+    Ok(all.into_iter().filter(|some| !some.is_empty()).collect::<Vec<_>>().join(","))
 }
 
 /// A file whose every byte was written and is durable: no later write allocates.

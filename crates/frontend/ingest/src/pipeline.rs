@@ -14,7 +14,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope, scope};
 
-/// Ingestions that have threads of their own, at most: as many as the paper's back end.
+/// Ingestions that have threads of their own, at most. The paper's back end has four sets, too.
 const SETS: usize = 4;
 
 /// The sets of threads of a mount.

@@ -83,8 +83,8 @@ impl FillPlan {
     }
 }
 
-/// Which of at most 64 blocks have bytes in storage and none in memory, a bit for each: what changes
-/// a part of one has to read it.
+/// Which of at most 64 blocks have bytes in storage and none in memory, a bit for each: what
+/// changes a part of one has to read it.
 pub fn cold(st: &mut State, ino: InodeNr, first: u64, count: u32) -> Result<u64> {
     let size = st.metadata.tree.node(ino).size;
     let end = (first + u64::from(count)).min(size.div_ceil(BLOCK_BYTES));
