@@ -67,7 +67,9 @@ fn sync_mount(dir: &Path) -> Result<Option<io::Error>, Failure> {
         let flushed = flush(&root, node, generation);
         lost = lost.or(flushed.err());
     }
-    Ok(lost)
+    let told = serde_json::from_value(ask(dir, Op::Lost)?);
+    let told: Option<i32> = told.map_err(|e| about(&e))?;
+    Ok(lost.or(told.map(io::Error::from_raw_os_error)))
 }
 
 /// Tells of pages that could not be written, after what was asked for has been done.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Version of these messages; both sides refuse another one.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Largest message in bytes.
 const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
@@ -23,6 +23,8 @@ pub enum Op {
     Status,
     /// Which files are open for writing: a list of node id and generation.
     Writers,
+    /// What the daemon itself was told of pages that could not be written, once: an errno or null.
+    Lost,
     /// Make everything durable.
     Sync,
     /// Bring everything into the area.

@@ -212,6 +212,7 @@ impl Shared {
         match op {
             Op::Status => document(&self.status(front)?),
             Op::Writers => document(&self.one(front)?.writers.list()),
+            Op::Lost => document(&self.one(front)?.writers.take_lost()),
             Op::Sync => match self.call_with_logs(Request::SyncAll) {
                 Ok(_) => Ok(Value::Null),
                 Err(e) => Err(e.to_string()),

@@ -1,8 +1,8 @@
 //! "What is durable when" under the writeback cache: the daemon is killed, which loses whatever
 //! only it or the kernel had.
 
-use crate::support::siftfs;
-use crate::{keep_descriptors, kill, kill_and_mount, requests_of, writeback};
+use crate::support::{Setup, siftfs};
+use crate::{keep_descriptors, kill, kill_and_mount, mount, requests_of, writeback};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -279,6 +279,25 @@ fn an_old_loss_keeps_no_command_from_its_work() {
         drop(full);
         s.umount();
     }
+}
+
+/// The daemon asks for dirty pages by age, and so it is the first that the kernel tells of a loss:
+/// the next command reports it, once.
+#[test]
+fn a_loss_that_the_daemon_was_told_of_is_reported() {
+    keep_descriptors();
+    let s = Setup::new();
+    mount(&s, "write_cache=writeback,commit=1");
+    let full = filled_and_emptied(&s);
+    let open = File::create(s.path("open")).unwrap();
+    drop(full);
+    // The thread asks twice a second as long as a file is open.
+    std::thread::sleep(Duration::from_millis(2500));
+    let told = siftfs(&["sync", s.dir()]);
+    told.fails(1, &["No space left on device", "everything else is durable"]);
+    siftfs(&["sync", s.dir()]).ok();
+    drop(open);
+    s.umount();
 }
 
 /// A rename sends what the kernel holds of the file first. That something else of it was lost

@@ -66,6 +66,14 @@ impl Drop for Expiry {
     }
 }
 
+/// Asks once. What is lost the kernel tells the first one who asks, which is to be a user.
+fn ask(entry: &MountEntry, server: &Server) {
+    match own_mount::sync(entry) {
+        Ok(lost) => lost.into_iter().for_each(|errno| server.open_files.note_lost(errno)),
+        Err(error) => tracing::warn!(%error, "dirty pages of open files were not asked for"),
+    }
+}
+
 impl Expiry {
     /// Starts the thread. Without a thread the kernel's own age holds, and the log says so.
     pub(crate) fn start(entry: MountEntry, server: Arc<Server>, prepared: Prepared) -> Self {
@@ -76,10 +84,8 @@ impl Expiry {
                     Ok(Word::Every(new)) => every = new,
                     Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {
-                        if server.open_files.any()
-                            && let Err(error) = own_mount::sync(&entry)
-                        {
-                            tracing::warn!(%error, "dirty pages of open files were not asked for");
+                        if server.open_files.any() {
+                            ask(&entry, &server);
                         }
                     }
                 }

@@ -147,17 +147,16 @@ fn open_mount(mount: &MountEntry, prepare: &dyn Fn(&OwnedFd)) -> io::Result<Opti
 
 /// Has the kernel send the dirty pages and times of every file of the mount. What could not be
 /// written is the WRITE requests' to know: syncfs(2) tells it after it has done its work, and tells
-/// of losses that are older than the call.
+/// of losses that are older than the call. That is the value: nobody else is told of it any more who
+/// opens the mount later.
 ///
 /// # Errors
 /// The mount could not be opened, or no thread started.
-pub(crate) fn sync(entry: &MountEntry) -> io::Result<()> {
+pub(crate) fn sync(entry: &MountEntry) -> io::Result<Option<i32>> {
     let entry = entry.clone();
     apart(move || {
-        if let Some(root) = open_root(&entry)? {
-            let _ = rustix::fs::syncfs(&root);
-        }
-        Ok(())
+        let Some(root) = open_root(&entry)? else { return Ok(None) };
+        Ok(rustix::fs::syncfs(&root).err().map(|e| e.raw_os_error()))
     })
 }
 

@@ -28,6 +28,12 @@ impl Writers {
         let files = self.server.open_for_writing();
         files.iter().map(|a| (node(a.ino), a.generation)).collect()
     }
+
+    /// The errno of pages that could not be written, of which the daemon was told in the place of
+    /// the caller, since this was asked last.
+    pub fn take_lost(&self) -> Option<i32> {
+        self.server.open_files.take_lost()
+    }
 }
 
 /// Writes a file's pages back, waits for them, and makes the file durable. `mount` is any

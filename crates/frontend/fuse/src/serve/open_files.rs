@@ -11,7 +11,7 @@ use siftfs_base::{Error, InodeNr, errno};
 use siftfs_proto::{Credentials, Handle};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE.cast_unsigned();
@@ -67,6 +67,8 @@ pub(crate) struct OpenFiles {
     direct: AtomicUsize,
     /// Files that are sealed.
     sealed: AtomicUsize,
+    /// What a syncfs(2) of the daemon's own was told of pages that could not be written: an errno.
+    lost: AtomicI32,
 }
 
 #[derive(Default)]
@@ -139,7 +141,18 @@ impl OpenFiles {
     /// None are open. With `writeback` the kernel keeps back what write(2) brings.
     pub(crate) fn new(writeback: bool) -> Self {
         let (direct, sealed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { writeback, table: Mutex::default(), direct, sealed }
+        Self { writeback, table: Mutex::default(), direct, sealed, lost: AtomicI32::new(0) }
+    }
+
+    /// A syncfs(2) of the daemon's own was told of pages that could not be written. The kernel tells
+    /// nobody else who opens the mount from then on.
+    pub(crate) fn note_lost(&self, errno: i32) {
+        self.lost.store(errno, Ordering::Relaxed);
+    }
+
+    /// What was noted, for those that ask in the daemon's place; once.
+    pub(crate) fn take_lost(&self) -> Option<i32> {
+        Some(self.lost.swap(0, Ordering::Relaxed)).filter(|errno| *errno != 0)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
