@@ -10,7 +10,7 @@ use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::program::{run_for, run_whole};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -138,11 +138,17 @@ fn sqlite(
 }
 
 fn log<const BYTES: usize>(area: &WorkArea, time: Duration) -> io::Result<Measured> {
-    let mut file = File::create_new(area.dir.join(LOG))?;
+    let path = area.dir.join(LOG);
+    let mut file = File::create_new(&path)?;
     file.write_all(&fresh::<BYTES>())?;
     file.sync_all()?;
+    drop(file);
     area.settle()?;
     area.count(|| {
+        // Here: what is open when a process is started shares its offset with that one, and is let
+        // alone by the library of private logs.
+        let mut file = File::options().write(true).open(&path)?;
+        file.seek(SeekFrom::End(0))?;
         until(time, |_| {
             file.write_all(&fresh::<BYTES>())?;
             file.sync_data()

@@ -17,7 +17,7 @@ const WAYS: [(&str, &str); 4] = [
     ("all", "ingest_threads=4"),
     ("no cache", "ingest_threads=4,no-index-cache"),
     ("no pipeline", "no-pipeline"),
-    ("default", ""),
+    ("two threads", "ingest_threads=2"),
 ];
 
 const PAPER: &str = "the paper (figure 13): \"the performance slumped when there was no cache\", whose index lies \

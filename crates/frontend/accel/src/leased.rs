@@ -20,6 +20,19 @@ pub struct Leased {
     cache: Mutex<Cache>,
 }
 
+/// What made a file durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The session's own log.
+    Log,
+    /// The daemon: the session has no log.
+    Daemon,
+    /// The daemon, which has had the log forget what it had: the log was no way for this, because
+    /// others have made an order that an fsync(2) must not overtake, say. It costs more than an
+    /// fsync(2) of the mount.
+    DaemonBesideLog,
+}
+
 impl Leased {
     pub(crate) fn new(shared: Arc<Shared>, held: Held) -> Self {
         Self { shared, held, returned: false, cache: Mutex::default() }
@@ -161,23 +174,33 @@ impl Leased {
     /// Those of fsync(2), once: what was written could not be taken in, also of a lease that has
     /// ended since.
     pub fn sync(&self, datasync: bool) -> io::Result<Through<()>> {
+        self.sync_by(datasync).map(|through| match through {
+            Through::Lease(_) => Through::Lease(()),
+            Through::Mount => Through::Mount,
+        })
+    }
+
+    /// As [`Leased::sync`]; answers what made it durable.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync_by(&self, datasync: bool) -> io::Result<Through<By>> {
         if !self.shared.is_usable() {
             return Ok(Through::Mount);
         }
         let published = self.shared.writer().published();
         let mut medium = self.shared.medium();
         if self.log(&mut medium, published) {
-            return Ok(Through::Lease(()));
+            return Ok(Through::Lease(By::Log));
         }
         let fsync = Ask::Fsync { held: self.held, datasync, log: medium.end() };
         match self.shared.ask(fsync, 0) {
             Some(Answer::Done) => {
-                if let Medium::Own(log) = &mut *medium {
-                    // It made all files durable that the log is a way for.
-                    log.durable = log.durable.max(published);
-                    self.shared.writer().promised(published);
-                }
-                Ok(Through::Lease(()))
+                let Medium::Own(log) = &mut *medium else { return Ok(Through::Lease(By::Daemon)) };
+                // It made all files durable that the log is a way for.
+                log.durable = log.durable.max(published);
+                self.shared.writer().promised(published);
+                Ok(Through::Lease(By::DaemonBesideLog))
             }
             Some(Answer::Failed(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(Answer::Ended) | None => Ok(Through::Mount),

@@ -35,7 +35,7 @@ mod medium;
 mod session;
 mod way;
 
-pub use leased::Leased;
+pub use leased::{By, Leased};
 pub use session::Session;
 pub use siftfs_lease::Token;
 

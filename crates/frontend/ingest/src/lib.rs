@@ -98,7 +98,8 @@ const _: () = {
 impl Default for How {
     fn default() -> Self {
         Self {
-            threads: 2,
+            // As measured where program and back end share two processors.
+            threads: 1,
             fold_fetch: true,
             merge: true,
             locate: Locate::Lines(LINE_BLOCKS),

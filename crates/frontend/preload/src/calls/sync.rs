@@ -32,10 +32,15 @@ pub fn sync(fd: i32, datasync: bool) -> Outcome {
 
 fn by_lease(open: &Open, datasync: bool) -> Outcome {
     let guard = open.inode.lease()?;
-    let done = guard.as_ref()?.sync(datasync);
+    let done = guard.as_ref()?.sync_by(datasync);
     drop(guard);
     match done {
-        Ok(Through::Lease(())) => Some(Ok(0)),
+        Ok(Through::Lease(by)) => {
+            if open.inode.pace.synced(by) {
+                open.inode.give_back();
+            }
+            Some(Ok(0))
+        }
         Ok(Through::Mount) => {
             open.inode.ended();
             None

@@ -2,6 +2,7 @@
 //! descriptor has called fsync(2) a few times, and after leases that did not pay, or were refused,
 //! the next one is asked for later and later.
 
+use siftfs_accel::By;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 
 /// Calls of fsync(2) by one descriptor before its file is looked at. The first lease of a program
@@ -13,7 +14,11 @@ const PAID: u32 = 64;
 const MOST_READS: u32 = 4096;
 /// A lease is given back when it has this balance: it costs more questions than it saves.
 const LOST: i32 = -32;
-/// What such a lease counts as, of leases that did not pay.
+/// A lease is given back when its calls of fsync(2) come to this: what one costs by the daemon that
+/// has a log beside it counts as [`BESIDE_LOG`], and one by the log takes one away.
+const MOST_BESIDE_LOG: i32 = 64;
+const BESIDE_LOG: i32 = 3;
+/// What such leases count as, of leases that did not pay.
 const LOSSES: u8 = 4;
 /// The next lease is asked for after two to the power of this many calls of fsync(2) at most.
 const MOST_LEVEL: u8 = 12;
@@ -48,6 +53,8 @@ pub struct Pace {
     /// Writes by the lease, which were no requests, less the reads and looks at attributes, which
     /// the kernel would have answered by itself.
     balance: AtomicI32,
+    /// What its calls of fsync(2) come to.
+    synced: AtomicI32,
     place: usize,
 }
 
@@ -98,8 +105,26 @@ impl Pace {
         self.balance.fetch_sub(1, Ordering::Relaxed) <= LOST
     }
 
+    /// A call of fsync(2) was made by the lease. Is that to go back? It costs more than it saves
+    /// where others rename files all the time, say.
+    pub fn synced(&self, by: By) -> bool {
+        let more = match by {
+            By::Log => -1,
+            By::Daemon => return false,
+            By::DaemonBesideLog => BESIDE_LOG,
+        };
+        let now = self.synced.load(Ordering::Relaxed).saturating_add(more).max(0);
+        self.synced.store(now, Ordering::Relaxed);
+        let lost = now >= MOST_BESIDE_LOG && !EAGER.load(Ordering::Relaxed);
+        if lost {
+            self.balance.store(LOST, Ordering::Relaxed);
+        }
+        lost
+    }
+
     /// There is a lease.
     pub fn granted(&self) {
+        self.synced.store(0, Ordering::Relaxed);
         self.writes.store(0, Ordering::Relaxed);
         self.balance.store(0, Ordering::Relaxed);
     }

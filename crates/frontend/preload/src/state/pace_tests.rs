@@ -72,3 +72,32 @@ fn a_lease_that_costs_more_than_it_saves_goes_back() {
     }
     assert!((3..7).contains(&leases), "{leases}");
 }
+
+/// Others rename files all the time, so that the daemon has to make each fsync(2): the mount does
+/// that better. Once in a while it is no reason.
+#[test]
+fn a_lease_whose_log_is_no_way_goes_back() {
+    let pace = Pace::of(7);
+    let mut by_daemon = 0;
+    let mut leased = false;
+    for _ in 0..100_000 {
+        let asks = pace.sync();
+        if asks && !leased {
+            leased = true;
+            pace.granted();
+        }
+        if leased {
+            pace.wrote();
+            by_daemon += 1;
+            if pace.synced(By::DaemonBesideLog) {
+                pace.ended();
+                leased = false;
+            }
+        }
+    }
+    assert!((22..2_000).contains(&by_daemon), "{by_daemon} of 100,000");
+    let pace = Pace::of(8);
+    let each_fifth = |n: u32| if n.is_multiple_of(5) { By::DaemonBesideLog } else { By::Log };
+    assert!((0..10_000).all(|n| !pace.synced(each_fifth(n))));
+    assert!((0..10_000).all(|_| !pace.synced(By::Daemon)), "there is no log");
+}

@@ -142,7 +142,7 @@ pub const OPTIONS: &[MountOption] = &[
     }),
     value(
         "ingest_threads=COUNT",
-        "2",
+        "1",
         "threads by which much of a private log is taken in at once, 1 to 4",
         |o, v| {
             let threads = v.number(1, 4)?;
