@@ -147,8 +147,8 @@ fn open_mount(mount: &MountEntry, prepare: &dyn Fn(&OwnedFd)) -> io::Result<Opti
 
 /// Has the kernel send the dirty pages and times of every file of the mount. What could not be
 /// written is the WRITE requests' to know: syncfs(2) tells it after it has done its work, and tells
-/// of losses that are older than the call. That is the value: nobody else is told of it any more who
-/// opens the mount later.
+/// of losses that are older than the call. That is the value: nobody who opens the mount later is
+/// told of it any more.
 ///
 /// # Errors
 /// The mount could not be opened, or no thread started.

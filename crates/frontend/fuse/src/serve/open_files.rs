@@ -144,8 +144,8 @@ impl OpenFiles {
         Self { writeback, table: Mutex::default(), direct, sealed, lost: AtomicI32::new(0) }
     }
 
-    /// A syncfs(2) of the daemon's own was told of pages that could not be written. The kernel tells
-    /// nobody else who opens the mount from then on.
+    /// A syncfs(2) of the daemon's own was told of pages that could not be written. The kernel
+    /// tells nobody who opens the mount from then on.
     pub(crate) fn note_lost(&self, errno: i32) {
         self.lost.store(errno, Ordering::Relaxed);
     }
