@@ -1,11 +1,13 @@
 //! NICFS's figures, measured here and printed beside the paper's: reads and writes of 4 and 16 KiB
-//! (figure 8) and of 256 bytes (figure 9), what several front ends have taken in (figure 12), and
-//! the back end by itself (figures 11, 13 and 14). `siftfs bench nicfs-...` runs it.
+//! (figure 8), of 256 bytes (figure 9), and by four programs at once (figure 10), what several
+//! front ends have taken in (figure 12), and the back end by itself (figures 11, 13 and 14).
+//! `siftfs bench nicfs-...` runs it.
 //!
 //! One file has one figure. A figure is a function of [`Plan`] that answers an [`Output`]; its
 //! measurements are jobs of worker processes ([`job`]) on the systems of a [`stage`].
 
 mod back;
+mod fig10;
 mod fig11;
 mod fig12;
 mod fig13;
@@ -42,6 +44,8 @@ enum What {
     Fig8(Common),
     /// Reads and writes of 256 bytes
     Fig9(Common),
+    /// Four programs at once that read or write 4 KiB at random
+    Fig10(Common),
     /// What the back end takes in, to what a program writes
     Fig11(Common),
     /// 1, 2 and 4 programs that write at random: what the daemon takes in
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().what {
         What::Fig8(common) => figure(&common, fig8::measure),
         What::Fig9(common) => figure(&common, fig9::measure),
+        What::Fig10(common) => figure(&common, fig10::measure),
         What::Fig11(common) => figure(&common, fig11::measure),
         What::Fig12(common) => figure(&common, fig12::measure),
         What::Fig13(common) => figure(&common, fig13::measure),
