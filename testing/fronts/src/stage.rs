@@ -63,6 +63,10 @@ pub struct Stage {
 /// How long the end of a mount waits for what programs have in their logs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How often a mount that is busy is unmounted again, and after how long.
+const BUSY_LOOKS: u32 = 100;
+const BUSY: Duration = Duration::from_millis(50);
+
 /// How often programs' logs are taken in from outside.
 const SYNCED_EACH: Duration = Duration::from_millis(400);
 
@@ -97,6 +101,18 @@ fn serve(mount: FuseMount, logs: &Grantor) -> io::Result<()> {
         Counts { ended: 0, lost: 0, .. } => Ok(()),
         counts => Err(io::Error::other(format!("sessions did not end well: {counts:?}"))),
     }
+}
+
+/// Unmounts. The daemon's own look at the place, or the last descriptor of a program that has just
+/// ended, makes the mount busy for a moment.
+fn unmount(dir: &Path) -> io::Result<()> {
+    for _ in 0..BUSY_LOOKS {
+        match siftfs_fuse::unmount(dir) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(BUSY),
+            other => return other,
+        }
+    }
+    siftfs_fuse::unmount(dir)
 }
 
 /// The volume is plain ext4, without a fault.
@@ -263,7 +279,7 @@ impl Stage {
     /// What is not as it should be.
     pub fn end(mut self) -> Result<()> {
         for dir in &self.dirs {
-            siftfs_fuse::unmount(dir).map_err(said)?;
+            unmount(dir).map_err(said)?;
         }
         for server in self.servers.drain(..) {
             server.join().map_err(|_| Failed("a server panicked".into()))?.map_err(said)?;
