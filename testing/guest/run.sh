@@ -27,17 +27,20 @@ cases=(
     'log_on_virtio_pmem:            disk nvdimm pmem'
     'f2fs_has_the_same_files:       disk second pmr'
 )
-programs=(siftfs libsiftfs_preload.so examples/byte_medium examples/append_synced)
+programs=(siftfs examples/byte_medium examples/append_synced)
+library=libsiftfs_preload.so
 
 [ $# -ge 1 ] || { echo "usage: run.sh BUILT [NAME...]" >&2; exit 2; }
 built=$(cd "$1" && pwd) || exit 1
 shift
+# A build of tests leaves the library where it was compiled.
+[ -e "$built/$library" ] || library=deps/$library
 work=$(mktemp -d "${TMPDIR:-/tmp}/siftfs-guests.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' HUP INT TERM
 export SIFTFS_GUEST=${SIFTFS_GUEST:-$here/../../target/guest}
 "$here/build-image.sh" "$SIFTFS_GUEST" || exit 1
-"$here/add-programs.sh" "$work/root" "${programs[@]/#/$built/}" || exit 1
+"$here/add-programs.sh" "$work/root" "${programs[@]/#/$built/}" "$built/$library" || exit 1
 (cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0) >"$work/programs.cpio" || exit 1
 
 # guest [OPTION-OF-RUN-GUEST...]: boots a guest of this case with the script on the standard input, on the state that the
