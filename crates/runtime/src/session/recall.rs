@@ -96,7 +96,8 @@ fn begin(runtime: &Runtime, ino: InodeNr) -> Option<LeaseId> {
     Some(lease)
 }
 
-/// `closes`: one that lends has had its time, and is ended after a term as well.
+/// Waits until the lease has ended, and ends it when its term is over. A lease of a session that
+/// lends has no term, but while the volume `closes`: no program's log counts any more by then.
 fn await_end(runtime: &Runtime, (ino, lease): (InodeNr, LeaseId), closes: bool) {
     let mut st = runtime.lock();
     loop {

@@ -232,7 +232,7 @@ pub struct Client {
 /// Scene of a write lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// There is none.
+    /// The file has no lease.
     #[default]
     None,
     /// What is pending becomes durable, and other sessions forget the file.

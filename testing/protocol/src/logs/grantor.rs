@@ -169,7 +169,8 @@ impl World {
         }
     }
 
-    /// A lease is granted, if there is none: what is pending of the file is durable before.
+    /// Grants the lease of a file that has no lease. The Runtime makes durable what it has of the
+    /// file before that.
     fn grant(&mut self, client: usize, file: usize) {
         if self.leases[file] == Leased::No {
             self.leases[file] = Leased::Yes;

@@ -122,7 +122,7 @@ pub struct Program {
 /// What the Runtime says of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Leased {
-    /// There is none.
+    /// The file has no lease.
     #[default]
     No,
     /// The grantor's session has it.
@@ -237,7 +237,7 @@ pub struct Job {
 pub enum Daemon {
     /// It serves the mount.
     Up,
-    /// There is none.
+    /// No daemon runs.
     Down,
     /// The lanes are recovered, and the next epoch has begun.
     Lanes,
