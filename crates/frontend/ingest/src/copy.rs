@@ -1,10 +1,10 @@
 //! The fourth step, the copy engine: the one that has access to data.
 
 use crate::counters::{Counters, Step};
-use crate::merge::{Merged, Part, Piece, Place, Update};
+use crate::merge::{Merged, Part, Piece, Place};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, SharedBlock};
 use siftfs_intervals::Source;
-use siftfs_lease::{Data, Held, Words};
+use siftfs_lease::{Data, Held, Record, Words};
 use siftfs_proto::WriteData;
 
 /// Copies data out of the ring.
@@ -17,8 +17,6 @@ pub(crate) struct Copier<'a, H> {
 pub(crate) struct Carried {
     pub offset: u64,
     pub data: WriteData,
-    /// What it consists of. It is in the ring still.
-    pub parts: Vec<Part>,
 }
 
 /// What is to be written to a file.
@@ -26,6 +24,8 @@ pub(crate) struct Filled {
     pub held: Held,
     pub time: i64,
     pub pieces: Vec<Carried>,
+    /// What the pieces were made of. Its bytes are in the ring still.
+    pub records: Vec<Record>,
 }
 
 /// What a batch changes, copied.
@@ -37,16 +37,17 @@ pub(crate) struct Copied {
 impl<H: Words> Copier<'_, H> {
     pub fn step(&self, merged: Merged) -> Copied {
         let _timed = self.counters.time(Step::Copy);
-        let files = merged.updates.into_iter().map(|Update { held, time, pieces }| Filled {
-            held,
-            time,
-            pieces: pieces.into_iter().map(|piece| self.carry(piece)).collect(),
+        let files = merged.updates.into_iter().map(|update| Filled {
+            held: update.held,
+            time: update.time,
+            pieces: update.pieces.iter().map(|piece| self.carry(piece)).collect(),
+            records: update.records,
         });
         Copied { files: files.collect(), until: merged.until }
     }
 
-    fn carry(&self, Piece { offset, len, parts }: Piece) -> Carried {
-        Carried { offset, data: self.copy(offset, len, &parts), parts }
+    fn carry(&self, Piece { offset, len, parts }: &Piece) -> Carried {
+        Carried { offset: *offset, data: self.copy(*offset, *len, parts) }
     }
 
     /// The bytes of parts that are `len` together, to be written at `offset`: as blocks where they

@@ -55,6 +55,8 @@ pub(crate) struct Update {
     pub time: i64,
     /// Disjoint, in ascending order.
     pub pieces: Vec<Piece>,
+    /// What the pieces were made of, in the records' order.
+    pub records: Vec<Record>,
 }
 
 /// What a batch changes, by the files' first records.
@@ -80,8 +82,8 @@ impl Merger<'_> {
         let _timed = self.counters.time(Step::Merge);
         let Located { records, until, cold } = located;
         let updates: Vec<Update> = match self.merges {
-            true => by_file(records).into_iter().map(|records| self.merge(&records)).collect(),
-            false => records.iter().map(|record| self.merge(&[*record])).collect(),
+            true => by_file(records).into_iter().map(|records| self.merge(records)).collect(),
+            false => records.into_iter().map(|record| self.merge(vec![record])).collect(),
         };
         if !cold.is_empty() {
             self.bring(&updates, &cold);
@@ -90,11 +92,11 @@ impl Merger<'_> {
     }
 
     /// What the records of one file, at least one, come to.
-    fn merge(&mut self, records: &[Record]) -> Update {
+    fn merge(&mut self, records: Vec<Record>) -> Update {
         let held = records.first().expect("a file is here for its records").held;
         let time = records.iter().map(|record| record.time).max().unwrap_or(i64::MIN);
         let mut pieces = Vec::new();
-        match records {
+        match records.as_slice() {
             [one] => add(&mut pieces, one.offset, Part { place: Place(one.data), len: one.len }),
             several => {
                 self.newest.clear();
@@ -107,7 +109,7 @@ impl Merger<'_> {
                 }
             }
         }
-        Update { held, time, pieces }
+        Update { held, time, pieces, records }
     }
 
     /// Has the cold blocks read in that are still changed in part.

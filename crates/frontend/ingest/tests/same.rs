@@ -31,6 +31,15 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..120)
 }
 
+/// Few records of one file that lie over each other: the first is superseded, and how long the file
+/// becomes is decided by any of them.
+fn few_at_one_place() -> impl Strategy<Value = Vec<Op>> {
+    let len = prop_oneof![1usize..40, Just(600usize), Just(4096usize)];
+    let write = (0u64..600, len, -5i64..100);
+    let write = write.prop_map(|(offset, len, time)| Op::Write { slot: 0, offset, len, time });
+    proptest::collection::vec(write, 1..6)
+}
+
 /// All that can be switched.
 fn every() -> Vec<How> {
     let threads = [(1, true), (2, true), (3, true), (4, true), (4, false)];
@@ -102,7 +111,8 @@ proptest! {
 
     #[test]
     fn errors_are_their_files_own_and_no_other_record_is_lost(
-        ops in ops(), slot in 0..SLOTS, from in 0u64..9000, len in 1u64..600,
+        (ops, slot) in prop_oneof![(ops(), 0..SLOTS), (few_at_one_place(), Just(0))],
+        from in prop_oneof![0u64..900, 0u64..9000], len in 1u64..600,
     ) {
         for how in every() {
             let bad = [(slot, from..from + len)].into();

@@ -140,6 +140,23 @@ fn merging_writes_less() {
     assert_eq!(written(false), (20, 1500, 20));
 }
 
+/// A record whose bytes a later one supersedes is there if that one cannot be written: the file has
+/// its length, and what the later one leaves of it.
+#[test]
+fn a_superseded_record_is_not_lost_by_the_later_ones_error() {
+    let how = How { threads: 1, ..How::default() };
+    let mut sides = Sides::new(how);
+    for (offset, bytes) in [(180, &[7; 1][..]), (300, &[8; 50]), (1, &[9; 4096])] {
+        assert!(matches!(sides.publish(0, offset, bytes, 1), Publish::Published(_)));
+    }
+    let store = Store { bad: [(0, 1000..1001)].into(), ..Store::default() };
+    sides.ingest(&store).unwrap();
+    let file = lock(&store.files).remove(&0).unwrap();
+    assert_eq!(file.error, Some(libc::EIO));
+    assert_eq!((file.bytes.len(), file.bytes[180]), (350, 7));
+    assert_eq!(file.bytes[300..], [8; 50]);
+}
+
 /// Locate: what is changed in part is asked for once for each line, what is cold is brought once
 /// for a batch, and nothing is asked for whole blocks.
 #[test]
