@@ -50,6 +50,7 @@ if [ "${1:-}" = apps ]; then
     /usr/bin/python3 -c "import plyvel" 2>/dev/null || missing="$missing python3-plyvel"
     need git git
     need rsync rsync
+    need go golang-go
     need setfacl acl
     # For SQLite's own tests, which are built.
     need tclsh tcl

@@ -6,6 +6,7 @@ mod accel;
 mod cargo;
 mod copies;
 mod git;
+mod go;
 mod leveldb;
 mod mariadb;
 mod postgres;
@@ -67,7 +68,7 @@ struct Args {
 
 type Make = fn() -> Result<Box<dyn App>>;
 
-const APPS: [(&str, Make); 14] = [
+const APPS: [(&str, Make); 15] = [
     ("sqlite", || Ok(Box::new(sqlite::Sqlite::usual()))),
     ("sqlite-alone", || Ok(Box::new(sqlite::Sqlite::alone()))),
     ("sqlite-sections", || Ok(Box::new(sqlite::Sqlite::by_sections()))),
@@ -80,6 +81,7 @@ const APPS: [(&str, Make); 14] = [
     ("redis", || Ok(Box::<redis::Redis>::default())),
     ("git", || Ok(Box::<git::Git>::default())),
     ("cargo", || Ok(Box::<cargo::Cargo>::default())),
+    ("go", || Ok(Box::<go::Go>::default())),
     ("rsync", || Ok(Box::<rsync::Rsync>::default())),
     ("tar", || Ok(Box::<tar::Tar>::default())),
 ];
