@@ -13,6 +13,9 @@ mod forms;
 #[cfg(test)]
 mod samples;
 
+#[cfg(test)]
+extern crate self as siftfs_calls;
+
 pub use checks::check;
 
 use siftfs_base::{Error, InodeNr};
@@ -120,6 +123,8 @@ pub enum FromServer {
         volume: [u8; 16],
         /// Calls that it may have under way.
         slots: u32,
+        /// Bytes of data that these may carry or ask for together; more is `EAGAIN`.
+        bytes: u64,
     },
     /// It is not, and the connection ends.
     Refused {
