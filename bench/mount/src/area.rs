@@ -1,6 +1,7 @@
 //! What a cell has to work with on one system, and what it finds.
 
 use crate::counts::{Counts, Disk};
+use crate::library::postgres::Postgres;
 use crate::programs::Script;
 use crate::system::System;
 use crate::tree::Archive;
@@ -49,6 +50,8 @@ pub struct Inputs {
     pub archive: Archive,
     /// Transactions for SQLite.
     pub script: Script,
+    /// A database for pgbench, where PostgreSQL is installed and that row is wanted.
+    pub postgres: Option<Postgres>,
 }
 
 /// An empty directory for programs on a mounted system.
@@ -70,6 +73,11 @@ impl WorkArea<'_> {
     /// What was prepared is durable afterwards.
     pub fn settle(&self) -> io::Result<()> {
         self.probe.system.settle().map_err(io_error)
+    }
+
+    /// Nothing is left to be written afterwards.
+    pub fn rest(&self) -> io::Result<()> {
+        self.probe.system.rest().map_err(io_error)
     }
 
     /// Nothing is cached afterwards.

@@ -17,10 +17,12 @@ use std::time::Duration;
 
 /// Statements in SQLite's script; at the fastest disk's rate more than a cell lasts.
 const STATEMENTS: usize = 100_000;
+/// Bytes of a row's payload: of half as many at random, in hexadecimal digits.
+pub const PAYLOAD: usize = 400;
 /// Bytes of a log's record.
 const RECORD: usize = 8192;
 /// Bytes of a small log's record.
-const SMALL_RECORD: usize = 700;
+pub const SMALL_RECORD: usize = 700;
 /// Bytes of RocksDB's values.
 const VALUE: usize = 100;
 /// Directories over which loose objects spread.
@@ -76,7 +78,8 @@ impl Script {
     /// Writes it.
     pub fn generate(place: &Place) -> Result<Self> {
         let path = place.path("transactions.sql");
-        let line = "INSERT INTO log(payload) VALUES(hex(randomblob(200)));\n";
+        let half = PAYLOAD / 2;
+        let line = format!("INSERT INTO log(payload) VALUES(hex(randomblob({half})));\n");
         fs::write(&path, line.repeat(STATEMENTS)).map_err(failed(path.display()))?;
         Ok(Self(path))
     }
