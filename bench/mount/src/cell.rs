@@ -90,7 +90,7 @@ fn in_area(kind: Kind, area: &WorkArea, time: Duration) -> io::Result<Vec<Measur
         Kind::Loaded(what) => loaded::measure(what, area, time),
         Kind::Pgbench => Ok(vec![pgbench::measure(area, time)?]),
         Kind::Written { program, durable } => {
-            Ok(vec![device_bytes::measure(program, durable, area, time)?])
+            Ok(vec![device_bytes::measure(program, durable, area)?])
         }
         _ => Err(io::Error::other("not a job of programs")),
     }

@@ -1,7 +1,7 @@
 //! Bytes at the disk for each byte that a program made durable: a count and no time. The volumes,
 //! their private logs and ext4 lie on a loop device of their own, which nothing else writes to.
 
-use crate::area::{Measured, WorkArea};
+use crate::area::{Bound, Measured, WorkArea};
 use crate::counts::{Counts, Disk};
 use crate::peers::LoopMount;
 use crate::programs::Program;
@@ -10,7 +10,6 @@ use siftfs_rig::place::{Place, Result, arg, failed, run};
 use siftfs_rig::volume::Volume;
 use std::fs::File;
 use std::io;
-use std::time::Duration;
 
 /// Name of the directory where the loop device is mounted.
 const BED: &str = "bed";
@@ -18,9 +17,9 @@ const BED: &str = "bed";
 const IMAGE_BYTES: u64 = 8 << 30;
 /// Size of each volume in it.
 const VOLUME_SIZE: &str = "1G";
-/// A program works so long at least: longer than the time after which the background takes in what
-/// nobody asks for (`commit=`).
-const SUSTAINED: Duration = Duration::from_secs(6);
+/// Operations of a program: a number and no time, so that the count is the same on a machine that
+/// does something else. A log of private logs is filled many times over.
+const SUSTAINED: u64 = 20_000;
 
 /// The systems on a loop device of their own.
 pub struct Bed {
@@ -61,18 +60,13 @@ impl Bed {
     }
 }
 
-/// The program works, and then all that it left to the background is done. One operation makes so
-/// many bytes durable: records of the log, or payload of SQLite's rows.
-pub fn measure(
-    program: Program,
-    durable: u64,
-    area: &WorkArea,
-    time: Duration,
-) -> io::Result<Measured> {
+/// The program works, and then all that it left to the background is done. `durable` is what one
+/// operation makes durable, in bytes: a record of the log, or the payload of SQLite's row.
+pub fn measure(program: Program, durable: u64, area: &WorkArea) -> io::Result<Measured> {
     area.rest()?;
     let written = || area.probe.disk.read().ok_or_else(|| missing("the disk has no counters"));
     let before = written()?;
-    let measured = program.measure(area, time.max(SUSTAINED))?;
+    let measured = program.work(area, Bound::Operations(SUSTAINED))?;
     area.rest()?;
     let disk = written()?.since(&before);
     let rate = for_a_byte(disk.write_bytes, measured.operations * durable);
