@@ -359,6 +359,9 @@ impl Outcome {
 
     /// One line of progress: what each system did in this round.
     fn tell(&self, round: usize, configs: &[Config]) {
+        if self.columns.is_empty() {
+            return;
+        }
         let value = |system: &str| {
             let rounds = &self.column(system)?.rounds;
             rounds.iter().find(|(r, _)| *r == round).map(|(_, value)| *value)
