@@ -8,7 +8,7 @@ use std::fs;
 /// and Service do not know each other, and fsck knows no protocol.
 const LAYERS: [&[&str]; 9] = [
     &["shared/base", "shared/status", "service/intervals"],
-    &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease"],
+    &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease", "shared/keys"],
     &["shared/wire", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
     &["runtime", "service", "frontend/ingest"],
