@@ -12,7 +12,9 @@ mod show;
 
 use clap::Parser;
 use command::programs::{accel, bench};
-use command::{device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume};
+use command::{
+    device, fsck, generate, inspect, key, live, mount, publish, top, tune, umount, volume,
+};
 use daemon::limits;
 use helper::called::{self, Call, Role};
 use options::args::{Cli, Command};
@@ -72,6 +74,7 @@ fn run(command: Command) -> Outcome {
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),
         Command::Tune(a) => tune::tune(&a),
+        Command::Key(a) => key::key(&a),
         Command::Accel(a) => accel::accel(&a),
         Command::Bench(a) => bench::bench(&a),
         Command::Generate(a) => generate::generate(&a),

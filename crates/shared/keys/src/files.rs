@@ -84,9 +84,7 @@ pub(crate) fn read_if_there(path: &Path, guard: Guard, most: u64) -> Result<Opti
     // Of its whole size from the start, so that no copy of a secret is left behind as it grows.
     let mut bytes = Zeroizing::new(Vec::with_capacity(room.saturating_add(1)));
     let read = SystemTime::now();
-    file.take(most.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(|e| refuse(e.to_string()))?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| refuse(e.to_string()))?;
     if bytes.len() > room {
         return Err(refuse(format!("it has more than {most} bytes")));
     }

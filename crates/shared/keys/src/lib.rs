@@ -23,8 +23,8 @@ mod tls;
 
 pub use authorized::{Authorized, AuthorizedFile, AuthorizedLine, Role, Use, Volumes};
 pub use ids::acl;
-pub use known::{Expect, KnownServer};
 pub use ids::{Claimed, IdMap, IdRange, Ids, NOBODY, Squash};
+pub use known::{Expect, KnownServer};
 pub use pair::KeyPair;
 pub use public::{Fingerprint, KEY_TYPE, PublicKey, PublicLine};
 

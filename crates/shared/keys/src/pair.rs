@@ -98,7 +98,8 @@ impl KeyPair {
 
     /// Reads the pair from the text of its file.
     fn parse(text: &str) -> std::result::Result<Self, String> {
-        let at = text.find(BEGIN).ok_or("not a private key in PEM; make one with `siftfs key new`")?;
+        let at =
+            text.find(BEGIN).ok_or("not a private key in PEM; make one with `siftfs key new`")?;
         let (before, pem) = text.split_at(at);
         let (label, pkcs8) = pem_rfc7468::decode_vec(pem.as_bytes())
             .map_err(|e| format!("not a private key in PEM: {e}"))?;

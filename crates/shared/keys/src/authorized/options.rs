@@ -73,7 +73,8 @@ pub(super) fn maps(name: &str, value: &str) -> Result<IdMap, String> {
         return Err(format!("{name}= has more than {MOST_MAPS} maps"));
     }
     let ranges = texts.into_iter().map(|text| {
-        range(text).ok_or_else(|| format!("{name}=`{}` is not CLIENT:SERVER:COUNT", shortened(text)))
+        range(text)
+            .ok_or_else(|| format!("{name}=`{}` is not CLIENT:SERVER:COUNT", shortened(text)))
     });
     let ranges = ranges.collect::<Result<Vec<_>, _>>()?;
     IdMap::new(ranges).map_err(|what| format!("{name}=: {what}"))

@@ -22,7 +22,14 @@ fn ids() -> Ids {
 #[test]
 fn users_and_groups_are_mapped_and_nothing_else() {
     let of = |user, group| {
-        list(&[(1, 7, NONE), (2, 6, user), (4, 5, NONE), (8, 4, group), (16, 7, NONE), (32, 0, NONE)])
+        list(&[
+            (1, 7, NONE),
+            (2, 6, user),
+            (4, 5, NONE),
+            (8, 4, group),
+            (16, 7, NONE),
+            (32, 0, NONE),
+        ])
     };
     let (here, there) = (of(1001, 1002), of(5001, 7002));
     assert_eq!(to_server(&here, &ids()), Some(there.clone()));

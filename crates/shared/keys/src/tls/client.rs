@@ -151,7 +151,9 @@ fn welcome(connection: &mut ClientConnection, link: &mut Deadline<'_>) -> io::Re
         if connection.read_tls(link)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        connection.process_new_packets().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        connection
+            .process_new_packets()
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
     }
 }
 

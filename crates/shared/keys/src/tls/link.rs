@@ -102,6 +102,11 @@ pub(super) fn reason(e: &io::Error) -> String {
         Error::AlertReceived(AlertDescription::ProtocolVersion) => {
             "it does not speak TLS 1.3".into()
         }
+        // What a peer says that knows certificates alone.
+        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+            "the other side ended the handshake; it may not speak of raw public keys (RFC 7250)"
+                .into()
+        }
         Error::AlertReceived(what) => format!("the other side ended the handshake: {what:?}"),
         Error::NoApplicationProtocol => {
             format!("it does not name the protocol {}", String::from_utf8_lossy(ALPN))

@@ -158,9 +158,9 @@ impl Check {
     /// The line that admits the key now.
     fn admit(&self, key: &PublicKey) -> Result<Arc<AuthorizedLine>> {
         let (file, print) = (&self.tls.authorized, key.fingerprint());
-        let authorized = file.current().map_err(|e| {
-            Error::Refused(format!("the key {print} is refused, as all are: {e}"))
-        })?;
+        let authorized = file
+            .current()
+            .map_err(|e| Error::Refused(format!("the key {print} is refused, as all are: {e}")))?;
         authorized.lookup(key).ok_or_else(|| {
             let (file, line) = (file.path().display(), key.line(""));
             Error::Refused(format!(
@@ -242,7 +242,10 @@ impl RefusalLog {
         self.refused += 1;
         if self.began.is_none_or(|began| began.elapsed() >= WINDOW) {
             if self.left_out > 0 {
-                tracing::warn!(count = self.left_out, "more connections were refused than are logged");
+                tracing::warn!(
+                    count = self.left_out,
+                    "more connections were refused than are logged"
+                );
             }
             (self.began, self.logged, self.left_out) = (Some(Instant::now()), 0, 0);
         }
