@@ -50,7 +50,8 @@ impl Stamp {
     /// Would a change after `read` have given the file another stamp?
     fn tells_changes(&self, read: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or(0);
-        let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        let nanos = u32::try_from(self.changed.1).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos));
         changed.is_some_and(|c| read.duration_since(c).is_ok_and(|age| age > SETTLED))
     }
 }

@@ -90,7 +90,8 @@ fn stamps_are_of_files_that_have_settled() {
     fs::write(&path, "text").unwrap();
     assert!(read(&path, Guard::Trusted, 100).unwrap().stamp.is_none());
     let stamp = Stamp::now(&path).unwrap();
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(stamp.changed.0 as u64);
+    let changed =
+        SystemTime::UNIX_EPOCH + Duration::new(stamp.changed.0 as u64, stamp.changed.1 as u32);
     assert!(!stamp.tells_changes(changed + SETTLED));
     assert!(stamp.tells_changes(changed + SETTLED + Duration::from_millis(1)));
     // The clock went back since.

@@ -66,7 +66,8 @@ impl FromStr for PublicKey {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut bytes = [0; LEN];
         let whole = Base64::decode(text, &mut bytes).is_ok_and(|b| b.len() == LEN);
-        match whole && Base64::encode_string(&bytes) == text {
+        // The decoder takes the one way to write bytes alone.
+        match whole {
             true => Ok(Self(bytes)),
             false => Err(format!("the key `{}` is not the Base64 of 32 bytes", shortened(text))),
         }
@@ -97,8 +98,7 @@ impl FromStr for Fingerprint {
         let mut bytes = [0; LEN];
         let base64 = text.strip_prefix(HASH).ok_or_else(wrong)?;
         let whole = Base64Unpadded::decode(base64, &mut bytes).is_ok_and(|b| b.len() == LEN);
-        let found = Self(bytes);
-        if whole && found.to_string() == text { Ok(found) } else { Err(wrong()) }
+        if whole { Ok(Self(bytes)) } else { Err(wrong()) }
     }
 }
 

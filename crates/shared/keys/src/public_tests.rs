@@ -31,6 +31,9 @@ fn one_way_to_write_each() {
     let print = key(7).fingerprint();
     assert_eq!(print.to_string().parse(), Ok(print));
     let text = print.to_string();
+    let mut last = text.clone().into_bytes();
+    *last.last_mut().unwrap() += 1;
+    assert!(String::from_utf8(last).unwrap().parse::<Fingerprint>().is_err());
     for bad in [
         format!("{text}="),
         text.replace("SHA256:", ""),

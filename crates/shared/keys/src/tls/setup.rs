@@ -62,7 +62,7 @@ pub(super) fn prove(
 
 /// TLS 1.2 is not spoken, so nothing is to be proved in it.
 pub(super) fn no_proof() -> Proof {
-    Err(PeerIncompatible::Tls12NotOfferedOrEnabled.into())
+    Err(Error::General("it proves its key as TLS 1.2 does".into()))
 }
 
 /// The one way to sign.
