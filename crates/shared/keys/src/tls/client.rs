@@ -38,9 +38,9 @@ impl ClientTls {
         Ok(Self { key: setup::presented(pair)?, line: pair.line(), own })
     }
 
-    /// Connects: the handshake, the check of the server's key, and the server's welcome, after which
-    /// the server has admitted this client's key. Gives the connection, over which the protocol
-    /// follows. The stream is in blocking mode, and has no timeouts afterwards.
+    /// Connects: the handshake, the check of the server's key, and the server's welcome, with which
+    /// it has admitted this client's key. Gives the connection, over which the protocol follows.
+    /// The stream is in blocking mode, and has no timeouts afterwards.
     ///
     /// # Errors
     /// [`Error::Refused`]: the server's key is another one, or the server does not admit this
