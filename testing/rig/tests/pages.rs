@@ -16,8 +16,17 @@ const PAGES: [(&str, bool); 7] = [
     ("testing/README.md", false),
 ];
 /// Made by a command, or the system's.
-const ELSEWHERE: [&str; 5] =
-    ["target/bench", "/dev/fuse", "/sbin", "/etc/siftfs/NAME.conf", "/etc/modprobe.d/"];
+const ELSEWHERE: [&str; 9] = [
+    "target/bench",
+    "/dev/fuse",
+    "/sbin",
+    "/etc/siftfs/NAME.conf",
+    "/etc/siftfs/key",
+    "/etc/siftfs/authorized",
+    "/etc/siftfs/known_servers",
+    "~/.config/siftfs",
+    "/etc/modprobe.d/",
+];
 
 /// What a page can name.
 struct Sources {

@@ -13,7 +13,7 @@ mod show;
 use clap::Parser;
 use command::programs::{accel, bench};
 use command::{
-    device, fsck, generate, inspect, live, mount, publish, serve, top, tune, umount, volume,
+    device, fsck, generate, inspect, key, live, mount, publish, serve, top, tune, umount, volume,
 };
 use daemon::limits;
 use helper::called::{self, Call, Role};
@@ -75,6 +75,7 @@ fn run(command: Command) -> Outcome {
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),
         Command::Tune(a) => tune::tune(&a),
+        Command::Key(a) => key::key(&a),
         Command::Accel(a) => accel::accel(&a),
         Command::Bench(a) => bench::bench(&a),
         Command::Generate(a) => generate::generate(&a),

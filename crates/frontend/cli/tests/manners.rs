@@ -10,6 +10,8 @@ mod fsck;
 mod helpers;
 #[path = "manners/install.rs"]
 mod install;
+#[path = "manners/key.rs"]
+mod key;
 #[path = "manners/options.rs"]
 mod options;
 #[path = "manners/place.rs"]

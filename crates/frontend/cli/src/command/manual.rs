@@ -83,7 +83,10 @@ pub fn pages() -> Vec<Page> {
     cli.build();
     let mut pages = vec![page(&cli)];
     let commands = cli.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
-    pages.extend(commands.map(page));
+    for command in commands {
+        pages.push(page(command));
+        pages.extend(command.get_subcommands().map(page));
+    }
     pages.push(mount_helper());
     pages.push(umount_helper());
     pages.push(fsck_helper());
@@ -116,7 +119,7 @@ fn page(command: &Command) -> Page {
     rendered = rendered.and_then(|()| man.render_synopsis_section(&mut text));
     rendered = rendered.and_then(|()| man.render_description_section(&mut text));
     rendered = rendered.and_then(|()| man.render_options_section(&mut text));
-    if top {
+    if command.has_subcommands() {
         rendered = rendered.and_then(|()| man.render_subcommands_section(&mut text));
     }
     rendered.expect("writing to memory does not fail");

@@ -8,15 +8,23 @@ fn a_page_for_every_command() {
         String::from_utf8(page.text.clone()).unwrap()
     };
     let commands = Cli::command();
-    for command in commands.get_subcommands().filter(|c| !c.is_hide_set()) {
-        let page = text(&format!("siftfs-{}.8", command.get_name()));
+    let of = |command: &Command, name: String| {
+        let page = text(&name);
         assert!(page.contains(".SH \"EXIT STATUS\""), "{page}");
         for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
             let Some(long) = argument.get_long() else { continue };
             let escaped = long.replace('-', "\\-");
             assert!(page.contains(&escaped), "{long} is not in {page}");
         }
+    };
+    for command in commands.get_subcommands().filter(|c| !c.is_hide_set()) {
+        let name = format!("siftfs-{}", command.get_name());
+        of(command, format!("{name}.8"));
+        for part in command.get_subcommands() {
+            of(part, format!("{name}-{}.8", part.get_name()));
+        }
     }
+    assert!(pages.iter().any(|p| p.name == "siftfs-key-new.8"));
     assert!(!pages.iter().any(|p| p.name.contains("generate")));
     for name in ["siftfs-mount.8", "mount.siftfs.8"] {
         let page = text(name);

@@ -8,6 +8,7 @@ pub mod e2fsck;
 pub mod fsck;
 pub mod generate;
 pub mod inspect;
+pub mod key;
 pub mod live;
 pub mod manual;
 pub mod mount;

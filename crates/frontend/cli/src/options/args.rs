@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::daemon::logging::Level;
+use crate::options::keys::Key;
 use crate::options::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
@@ -85,6 +86,9 @@ pub enum Command {
     /// Show what this machine could do for mounts and has switched off (requests by rings), and
     /// switch it on or off, now and for good
     Tune(Tune),
+    /// Make this machine's key pair, or show what may be shown of it: over TCP a key says which
+    /// machine it is
+    Key(Key),
     /// Run a program whose small writes and calls of fsync need no conversation with the daemon of
     /// a mount with private_logs=on
     Accel(Accel),
@@ -105,7 +109,7 @@ impl Command {
             C::Serve(_) | C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
             C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
             C::Checkpoint(_) | C::Trim(_) | C::Tune(_) | C::Bench(_) | C::Generate(_) => false,
-            C::Accel(_) => false,
+            C::Accel(_) | C::Key(_) => false,
         }
     }
 }

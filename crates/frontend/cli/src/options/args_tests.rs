@@ -188,6 +188,7 @@ fn wrong(line: &Line) -> Option<String> {
         Err(e) => match e.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if asks_help => None,
             ErrorKind::MissingRequiredArgument | ErrorKind::TooFewValues if !line.whole => None,
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !line.whole => None,
             // As in "`siftfs device --spin` says so": an option without its value.
             ErrorKind::InvalidValue
                 if !line.whole && e.get(ContextKind::InvalidValue).is_some_and(is_none) =>
@@ -234,6 +235,7 @@ fn every_command_line_that_is_named_is_understood() {
     has("README.md", "siftfs bench coinpurse --help");
     has("README.md", "siftfs mkfs disk.sift --size 512M");
     has("docs/manual.md", "siftfs fsck VOLUME --timeout 10");
+    has("docs/manual.md", "siftfs key new --file PATH");
     has("src/command/programs/bench.rs", "siftfs bench {prefix} --help");
     has("src/command/umount.rs", "siftfs recover {volume}");
     has("fsck.siftfs.8", "siftfs recover --discard-log");

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod given;
+pub mod keys;
 pub mod mount;
 pub mod parsed;
 pub mod place;

@@ -46,6 +46,7 @@ fn install_and_uninstall() {
         format!("{share}/doc/siftfs/siftfs-fuse.conf"),
         format!("{share}/man/man8/siftfs.8"),
         format!("{share}/man/man8/siftfs-mkfs.8"),
+        format!("{share}/man/man8/siftfs-key-new.8"),
         format!("{share}/man/man8/mount.siftfs.8"),
         format!("{share}/man/man8/umount.fuse.siftfs.8"),
         format!("{share}/man/man8/fsck.siftfs.8"),
