@@ -84,7 +84,7 @@ fn r32_a_change_is_answered_when_its_notice_is_acknowledged() {
     nothing(&to_one);
     // A change that leaves the size alone.
     let (_, owed) = ask(&one, write(ino, 0, b"y"));
-    assert_eq!(to_other.try_recv().unwrap().sizes, []);
+    assert_eq!(to_other.try_recv().unwrap().sizes, [] as [u32; 0]);
     assert!(owed.is_settled());
     // The other session has forgotten the file, and then ended.
     ask(&other, Request::Forget { ino, count: 1 });
