@@ -3,6 +3,7 @@
 
 #include <siftfs.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -345,6 +346,88 @@ static void sections_in_the_process(siftfs_volume *volume, siftfs_file *one) {
     siftfs_close(two);
 }
 
+/* What a listing brought. */
+struct listed {
+    int count, directories;
+    char last[64];
+};
+
+static void note(void *context, const char *name, uint64_t inode, unsigned char type) {
+    struct listed *listed = context;
+    CHECK(inode > 0 && strlen(name) < sizeof listed->last);
+    listed->count++;
+    listed->directories += type == DT_DIR;
+    strcpy(listed->last, name);
+}
+
+static void names_in_the_process(siftfs_volume *volume) {
+    struct stat stat = {0};
+    struct listed listed = {0};
+    CHECK(siftfs_mkdir(volume, "/names", 0750) == 0);
+    FAILS(siftfs_mkdir(volume, "/names", 0750), EEXIST);
+    CHECK(siftfs_stat(volume, "/names", &stat) == 0);
+    CHECK(S_ISDIR(stat.st_mode) && (stat.st_mode & 07777) == 0750 && stat.st_nlink == 2);
+    CHECK(siftfs_list(volume, "/names", note, &listed) == 0 && listed.count == 0);
+    siftfs_file *file = siftfs_open(volume, "/names/a", O_RDWR | O_CREAT, 0604);
+    CHECK(file != NULL && siftfs_pwrite(file, "0123456789", 10, 0) == 10);
+    CHECK(siftfs_ftruncate(file, 7) == 0 && siftfs_fstat(file, &stat) == 0);
+    CHECK(S_ISREG(stat.st_mode) && (stat.st_mode & 07777) == 0604 && stat.st_size == 7);
+    CHECK(stat.st_mtime > 1000000000 && stat.st_blocks > 0 && stat.st_nlink == 1);
+    ino_t inode = stat.st_ino;
+    CHECK(siftfs_link(volume, "/names/a", "/names/b") == 0);
+    CHECK(siftfs_stat(volume, "/names/b", &stat) == 0);
+    CHECK(stat.st_ino == inode && stat.st_nlink == 2);
+    FAILS(siftfs_rename(volume, "/names/b", "/names/a", 0), EEXIST);
+    FAILS(siftfs_rename(volume, "/names/b", "/names/c", 2), EINVAL);
+    CHECK(siftfs_rename(volume, "/names/b", "/names/c", 0) == 0);
+    FAILS(siftfs_stat(volume, "/names/b", &stat), ENOENT);
+    CHECK(siftfs_mkdir(volume, "/names/d", 0700) == 0);
+    CHECK(siftfs_rename(volume, "/names/d", "/names/e", SIFTFS_REPLACE) == 0);
+    CHECK(siftfs_list(volume, "/names/", note, &listed) == 0);
+    CHECK(listed.count == 3 && listed.directories == 1);
+    CHECK(siftfs_unlink(volume, "/names/c") == 0);
+    FAILS(siftfs_unlink(volume, "/names/c"), ENOENT);
+    FAILS(siftfs_unlink(volume, "/names/e"), EISDIR);
+    FAILS(siftfs_rmdir(volume, "/names"), ENOTEMPTY);
+    FAILS(siftfs_rmdir(volume, "/names/a"), ENOTDIR);
+    CHECK(siftfs_rmdir(volume, "/names/e") == 0);
+    memset(&listed, 0, sizeof listed);
+    CHECK(siftfs_list(volume, "/names", note, &listed) == 0);
+    CHECK(listed.count == 1 && listed.directories == 0 && strcmp(listed.last, "a") == 0);
+    CHECK(siftfs_sync_dir(volume, "/names") == 0 && siftfs_volume_sync(volume) == 0);
+    FAILS(siftfs_list(volume, "/names/a", note, &listed), ENOTDIR);
+    FAILS(siftfs_list(volume, "/names", NULL, &listed), EINVAL);
+    FAILS(siftfs_list(NULL, "/names", note, &listed), EINVAL);
+    FAILS(siftfs_stat(volume, NULL, &stat), EINVAL);
+    FAILS(siftfs_stat(volume, "/names", NULL), EINVAL);
+    FAILS(siftfs_fstat(NULL, &stat), EINVAL);
+    FAILS(siftfs_ftruncate(NULL, 0), EINVAL);
+    FAILS(siftfs_sync_dir(volume, "/absent"), ENOENT);
+    FAILS(siftfs_volume_sync(NULL), EINVAL);
+    siftfs_close(file);
+}
+
+static void open_read_and_write_close(siftfs_volume *volume) {
+    char found[16] = {0};
+    size_t count = 0;
+    siftfs_file *file = siftfs_open(volume, "/names/both", O_RDWR | O_CREAT, 0600);
+    CHECK(file != NULL && siftfs_write_close(volume, file, "0123456789", 10, 2) == 0);
+    file = siftfs_open_read(volume, "/names/both", found, 4, 4, &count);
+    CHECK(file != NULL && count == 4 && strcmp(found, "2345") == 0);
+    CHECK(siftfs_pwrite(file, "x", 1, 2) == 1 && file_holds(file, "x123", 2));
+    siftfs_close(file);
+    file = siftfs_open_read(volume, "/names/both", found, sizeof found, 0, &count);
+    CHECK(file != NULL && count == 12);
+    /* Closed with an error: the bytes are no memory of the caller's. */
+    FAILS(siftfs_write_close(volume, file, NULL, 1, 0), EINVAL);
+    FAILS(siftfs_write_close(volume, NULL, "x", 1, 0), EINVAL);
+    CHECK(siftfs_open_read(volume, "/absent", found, 4, 0, &count) == NULL && errno == ENOENT);
+    CHECK(siftfs_open_read(volume, "/names", found, 4, 0, &count) == NULL && errno == EISDIR);
+    CHECK(siftfs_open_read(volume, "/names/both", NULL, 4, 0, &count) == NULL && errno == EINVAL);
+    CHECK(siftfs_open_read(volume, "/names/both", found, 4, 0, NULL) == NULL && errno == EINVAL);
+    CHECK(siftfs_unlink(volume, "/names/both") == 0);
+}
+
 static void in_the_process(const char *path) {
     CHECK(siftfs_volume_open("/absent/volume") == NULL && errno == ENOENT);
     siftfs_volume *volume = siftfs_volume_open(path);
@@ -368,6 +451,8 @@ static void in_the_process(const char *path) {
     tickets_in_the_process(volume, file);
     compounds_in_the_process(volume);
     sections_in_the_process(volume, file);
+    names_in_the_process(volume);
+    open_read_and_write_close(volume);
     siftfs_close(file);
     siftfs_close(NULL);
     CHECK(siftfs_volume_close(volume) == 0);
