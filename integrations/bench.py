@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""LevelDB on a volume in its own process: puts and gets in random order, without syncs, as in figures
+3c and 3d of CompoundFS's paper. bench.py DIR [--rounds N] [--bytes N] [--json], where DIR is what
+`make` built.
+
+Three ways, in turns within each round, each on a new volume:
+
+  compound  LevelDB with checksum.patch: a record of its log is one compound, which computes the checksum
+  joined    LevelDB as it is: the Env joins header and payload into one write
+  single    one call for each call of LevelDB's, as the paper's DevFS-like system"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+WAYS = {
+    "compound": ("leveldb_work_patched", "compound"),
+    "joined": ("leveldb_work", "compound"),
+    "single": ("leveldb_work", "single"),
+}
+SIZES = [256, 1024, 4096]
+TARGETS = {"write": 1.25, "read": 0.95}
+
+
+def measure(directory, way, size, count):
+    """Puts and gets per second."""
+    program, ops = WAYS[way]
+    with tempfile.TemporaryDirectory() as work:
+        volume = os.path.join(work, "volume")
+        words = [os.environ["SIFTFS"], "mkfs", volume, "--size", "512M"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        words = [os.path.join(directory, program), "bench", volume, ops, str(size), str(count)]
+        out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+        write, read = map(float, out.split())
+        return {"write": write, "read": read}
+
+
+def spread(values):
+    """Median and quartiles."""
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"median": median, "quartiles": [low, high]}
+
+
+def rows(directory, rounds, volume_bytes):
+    """One row for each size and act: what each way did per second, and ratios round by round."""
+    for size in SIZES:
+        count = volume_bytes // (size + 16)
+        seen = {way: [] for way in WAYS}
+        for number in range(rounds):
+            # Another one first each time.
+            for way in sorted(WAYS, key=lambda way: (list(WAYS).index(way) + number) % len(WAYS)):
+                seen[way].append(measure(directory, way, size, count))
+        for act in ("write", "read"):
+            per_second = {way: [run[act] for run in runs] for way, runs in seen.items()}
+            row = {"act": act, "value_bytes": size, "count": count, "target": TARGETS[act]}
+            row["per_second"] = {way: spread(values) for way, values in per_second.items()}
+            for way in ("compound", "joined"):
+                pairs = zip(per_second[way], per_second["single"])
+                row[f"{way}_to_single"] = spread([ours / theirs for ours, theirs in pairs])
+            yield row
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bytes", type=int, default=24 << 20, help="of keys and values, each run")
+    parser.add_argument("--json", action="store_true")
+    words = parser.parse_args()
+    found = []
+    if not words.json:
+        print(f"{'':16}{'per second':>12}{'':24}{'to single: median (quartiles)':>44}")
+        print(f"{'':16}{'compound':>12}{'joined':>12}{'single':>12}{'compound':>23}{'joined':>23}"
+              f"{'target':>8}")
+    for row in rows(words.directory, words.rounds, words.bytes):
+        found.append(row)
+        if words.json:
+            continue
+        line = f"{row['act']:6}{row['value_bytes']:8} B"
+        line = f"{line:16}"
+        for way in WAYS:
+            line += f"{row['per_second'][way]['median']:12.0f}"
+        for way in ("compound", "joined"):
+            ratio = row[f"{way}_to_single"]
+            low, high = ratio["quartiles"]
+            text = f"{ratio['median']:.2f} ({low:.2f}-{high:.2f})"
+            line += f"{text:>23}"
+        print(line + f"{row['target']:8.2f}", flush=True)
+    if words.json:
+        print(json.dumps({"rounds": words.rounds, "rows": found}, indent=2))
+    else:
+        print("In one process a compound saves no way to another one, and is expected to be no faster "
+              "than\nsingle calls; the targets are those of a served volume.")
+
+
+main()
