@@ -83,6 +83,7 @@ if [ "${1:-}" = integrations ]; then
     [ -e /usr/include/leveldb/db.h ] || missing="$missing libleveldb-dev"
     [ -e /usr/include/rocksdb/db.h ] || missing="$missing librocksdb-dev"
     [ -e /usr/include/gtest/gtest.h ] || missing="$missing libgtest-dev"
+    [ -e /usr/include/gmock/gmock.h ] || missing="$missing libgmock-dev"
     # For LevelDB's archive, which is linked, and for programs that are run as they are.
     ls /usr/lib/*/libsnappy.so >/dev/null 2>&1 || missing="$missing libsnappy-dev"
     need db_bench rocksdb-tools

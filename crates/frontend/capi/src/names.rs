@@ -23,7 +23,7 @@ fn stat(attr: &Attr) -> io::Result<libc::stat> {
     let large = |n: u64| i64::try_from(n).map_err(|_| refuse(libc::EOVERFLOW));
     // SAFETY: a structure of numbers, for each of which 0 is one.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    stat.st_ino = attr.ino.0.into();
+    stat.st_ino = attr.ino.into();
     stat.st_mode = kind(attr.kind).0 | libc::mode_t::from(attr.perm);
     stat.st_nlink = attr.nlink.into();
     (stat.st_uid, stat.st_gid) = (attr.uid, attr.gid);
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn siftfs_list(
         let named = entries.into_iter().map(|entry| {
             // A name on storage that C cannot have is damage.
             let name = CString::new(entry.name).map_err(|_| refuse(libc::EUCLEAN))?;
-            Ok((name, entry.ino.0.into(), kind(entry.kind).1))
+            Ok((name, entry.ino.into(), kind(entry.kind).1))
         });
         let named = named.collect::<io::Result<Vec<_>>>()?;
         named.iter().for_each(|(name, ino, kind)| then(context, name.as_ptr(), *ino, *kind));
