@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""LevelDB on a volume in its own process: puts and gets in random order, without syncs, as in figures
-3c and 3d of CompoundFS's paper. bench.py DIR [--rounds N] [--bytes N] [--json], where DIR is what
+"""LevelDB on a volume in its own process: puts and gets in random order, as in figures 3c and 3d of
+CompoundFS's paper, and beyond it puts with a sync. bench.py DIR [--rounds N] [--bytes N] [--json], where DIR is what
 `make` built.
 
 Three ways, in turns within each round, each on a new volume:
@@ -22,7 +22,8 @@ WAYS = {
     "single": ("leveldb_work", "single"),
 }
 SIZES = [256, 1024, 4096]
-TARGETS = {"write": 1.25, "read": 0.95}
+# Those of the project for a served volume; none for puts with a sync, which the paper did not measure.
+TARGETS = {"write": 1.25, "read": 0.95, "sync": None}
 
 
 def measure(directory, way, size, count):
@@ -34,8 +35,7 @@ def measure(directory, way, size, count):
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         words = [os.path.join(directory, program), "bench", volume, ops, str(size), str(count)]
         out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-        write, read = map(float, out.split())
-        return {"write": write, "read": read}
+        return dict(zip(TARGETS, map(float, out.split()), strict=True))
 
 
 def spread(values):
@@ -53,7 +53,7 @@ def rows(directory, rounds, volume_bytes):
             # Another one first each time.
             for way in sorted(WAYS, key=lambda way: (list(WAYS).index(way) + number) % len(WAYS)):
                 seen[way].append(measure(directory, way, size, count))
-        for act in ("write", "read"):
+        for act in TARGETS:
             per_second = {way: [run[act] for run in runs] for way, runs in seen.items()}
             row = {"act": act, "value_bytes": size, "count": count, "target": TARGETS[act]}
             row["per_second"] = {way: spread(values) for way, values in per_second.items()}
@@ -88,12 +88,13 @@ def main():
             low, high = ratio["quartiles"]
             text = f"{ratio['median']:.2f} ({low:.2f}-{high:.2f})"
             line += f"{text:>23}"
-        print(line + f"{row['target']:8.2f}", flush=True)
+        print(line + f"{row['target'] or '':>8}", flush=True)
     if words.json:
         print(json.dumps({"rounds": words.rounds, "rows": found}, indent=2))
     else:
-        print("In one process a compound saves no way to another one, and is expected to be no faster "
-              "than\nsingle calls; the targets are those of a served volume.")
+        print("In one process a compound saves no way to another one, and one of several changes is a "
+              "record\nin the log, which a write is not before a sync: no faster than single calls. The "
+              "targets are those\nof a served volume.")
 
 
 main()

@@ -84,6 +84,24 @@ db.close()
 EOF
 }
 
+# What is no volume, and one that another process has, are refused in words.
+refused() {
+    head -c 1000000 /dev/zero >"$work/none"
+    ! "$out/leveldb_work" check "$work/none" compound 0 2>"$work/none.err" || return 1
+    cat "$work/none.err"
+    ! "$out/leveldb_work" check "$work/absent" compound 0 2>"$work/none.err" || return 1
+    grep "No such file" "$work/none.err" || return 1
+    "$out/leveldb_work" put "$volume" compound 0 >"$work/numbers" &
+    holder=$!
+    while kill -0 $holder && ! [ -s "$work/numbers" ]; do sleep 0.05; done
+    status=0
+    "$out/rocksdb_work" check "$volume" compound 0 2>"$work/none.err" && status=1
+    kill -9 $holder
+    wait $holder || true
+    grep "busy" "$work/none.err" && [ $status = 0 ] && "$out/leveldb_work" check "$volume" compound \
+        $(($(wc -c <"$work/numbers") / 8))
+}
+
 kills=${SIFTFS_INTEGRATION_KILLS:-6}
 for ops in compound single; do
     part "LevelDB's env_test, $ops" leveldb_env_test $ops
@@ -97,6 +115,9 @@ part "LevelDB with the patch killed, compound" \
     python3 "$here/crash.py" "$out/leveldb_work_patched" compound "$kills" "$work/volume"
 part "LevelDB's log, with the patch" records 120 "$out/leveldb_work_patched"
 part "LevelDB's log, without" records 0 "$out/leveldb_work"
+part "LevelDB on a full volume, compound" "$out/leveldb_work_patched" full "$work/volume" compound
+part "LevelDB on a full volume, single" "$out/leveldb_work" full "$work/volume" single
+part "what is refused" refused
 part "RocksDB hands checksums over" "$out/rocksdb_work" handover "$work/volume"
 part "RocksDB's names" "$out/rocksdb_work" names "$work/volume"
 part "db_bench as Debian has it" db_bench_unmodified

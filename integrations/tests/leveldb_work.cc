@@ -6,7 +6,10 @@
 //                                           nothing else; prints how many
 //     leveldb_work records VOLUME DIR       the log has the same bytes as in DIR on the machine; prints
 //                                           how many records the file system computed checksums of
-//     leveldb_work bench VOLUME OPS VALUE COUNT   puts and gets in random order, each per second
+//     leveldb_work full VOLUME OPS          puts until there is no space, which is an error and loses
+//                                           nothing that was synced; once there is space it goes on
+//     leveldb_work bench VOLUME OPS VALUE COUNT   puts and gets in random order, and puts with a sync,
+//                                           a hundredth as many: each per second
 
 #include <leveldb/db.h>
 #include <leveldb/env.h>
@@ -125,6 +128,32 @@ void Records(const std::string& volume, const std::string& dir) {
   std::printf("%d\n", count);
 }
 
+void Full(const std::string& volume, const std::string& ops) {
+  auto env = Volume(volume, ops);
+  Must(leveldb::WriteStringToFile(env.get(), std::string(16 << 20, 'b'), "/ballast"), "ballast");
+  leveldb::WriteOptions durable;
+  durable.sync = true;
+  uint64_t number = 0;
+  {
+    auto db = Open(env.get(), "/db", 1 << 20);
+    Status status;
+    while (status.ok() && number < 100000) {
+      status = db->Put(durable, Key(number), std::string(60000, 'v'));
+      if (status.ok()) number++;
+    }
+    if (status.ToString().find("No space left") == std::string::npos) Fail(status.ToString());
+  }
+  Must(env->RemoveFile("/ballast"), "remove the ballast");
+  auto db = Open(env.get(), "/db", 1 << 20);
+  std::string found;
+  for (uint64_t one = 0; one < number; one++) {
+    Must(db->Get(leveldb::ReadOptions(), Key(one), &found), "get " + Key(one));
+    if (found != std::string(60000, 'v')) Fail("another value of " + Key(one));
+  }
+  Must(db->Put(durable, "more", "is put"), "put with space");
+  std::printf("full after %llu puts, all there\n", static_cast<unsigned long long>(number));
+}
+
 double PerSecond(uint64_t count, std::chrono::steady_clock::time_point since) {
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - since;
   return static_cast<double>(count) / took.count();
@@ -135,18 +164,24 @@ void Bench(const std::string& volume, const std::string& ops, size_t length, uin
   auto db = Open(env.get(), "/db", 4 << 20);
   std::mt19937_64 random(7);
   const std::string value(length, 'v');
+  auto puts = [&](uint64_t many, bool sync) {
+    leveldb::WriteOptions options;
+    options.sync = sync;
+    auto since = std::chrono::steady_clock::now();
+    for (uint64_t i = 0; i < many; i++) {
+      Must(db->Put(options, Key(random() % count), value), "put");
+    }
+    return PerSecond(many, since);
+  };
+  double writes = puts(count, false);
   auto since = std::chrono::steady_clock::now();
-  for (uint64_t i = 0; i < count; i++) {
-    Must(db->Put(leveldb::WriteOptions(), Key(random() % count), value), "put");
-  }
-  double writes = PerSecond(count, since);
-  since = std::chrono::steady_clock::now();
   std::string found;
   for (uint64_t i = 0; i < count; i++) {
     Status status = db->Get(leveldb::ReadOptions(), Key(random() % count), &found);
     if (!status.ok() && !status.IsNotFound()) Must(status, "get");
   }
-  std::printf("%.1f %.1f\n", writes, PerSecond(count, since));
+  double reads = PerSecond(count, since);
+  std::printf("%.1f %.1f %.1f\n", writes, reads, puts(count / 100, true));
 }
 
 uint64_t Number(const char* text) { return std::strtoull(text, nullptr, 10); }
@@ -161,10 +196,12 @@ int main(int count, char** words) {
     Check(words[2], words[3], Number(words[4]));
   } else if (act == "records" && count == 4) {
     Records(words[2], words[3]);
+  } else if (act == "full" && count == 4) {
+    Full(words[2], words[3]);
   } else if (act == "bench" && count == 6) {
     Bench(words[2], words[3], Number(words[4]), Number(words[5]));
   } else {
-    Fail("put, check, records or bench, and its words");
+    Fail("put, check, records, full or bench, and its words");
   }
   return 0;
 }
