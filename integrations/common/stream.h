@@ -24,8 +24,8 @@ class Appender {
 
   int Append(const char* data, size_t n);
   // A record of LevelDB's log: the masked CRC-32C of `type` and `payload`, its length in two bytes,
-  // the type, the payload. One compound writes it with what waits, and computes the checksum in the
-  // file system: after a crash all of it is there or nothing. ComputesChecksums must be true.
+  // the type, the payload. One compound computes the checksum in the file system and writes. It
+  // is to other callers what one write is. ComputesChecksums must be true.
   int AppendRecord(char type, const char* payload, size_t n);
   bool ComputesChecksums() const;
   // A write of which the caller says what checksum (CRC-32C) its bytes have: EBADMSG if the file

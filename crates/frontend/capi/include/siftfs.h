@@ -160,13 +160,15 @@ int siftfs_compound_create(siftfs_compound *compound, const char *path, mode_t m
 int siftfs_compound_close(siftfs_compound *compound, int step);
 
 /* Bytes: read, fewer than length only at the end of the file; compressed; decompressed, EOVERFLOW
- * if they are more than `most`; and those in whose place patch puts as many. */
+ * if they are more than `most`; two, joined; and those in whose place patch puts as many. */
 int siftfs_compound_read(siftfs_compound *compound, int file, struct siftfs_number offset,
                          uint32_t length);
 int siftfs_compound_compress(siftfs_compound *compound, enum siftfs_format format,
                              struct siftfs_bytes data);
 int siftfs_compound_decompress(siftfs_compound *compound, enum siftfs_format format,
                                struct siftfs_bytes data, uint32_t most);
+int siftfs_compound_join(siftfs_compound *compound, struct siftfs_bytes first,
+                         struct siftfs_bytes second);
 int siftfs_compound_patch(siftfs_compound *compound, int file, struct siftfs_number offset,
                           struct siftfs_bytes data);
 
