@@ -27,7 +27,7 @@ TARGETS = {"write": 1.25, "read": 0.95, "sync": None}
 
 
 def measure(directory, way, size, count):
-    """Puts and gets per second."""
+    """What each act did per second, and microseconds of processor time for one, of all threads."""
     program, ops = WAYS[way]
     with tempfile.TemporaryDirectory() as work:
         volume = os.path.join(work, "volume")
@@ -35,7 +35,8 @@ def measure(directory, way, size, count):
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         words = [os.path.join(directory, program), "bench", volume, ops, str(size), str(count)]
         out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-        return dict(zip(TARGETS, map(float, out.split()), strict=True))
+        found = list(map(float, out.split()))
+        return dict(zip(TARGETS, zip(found[::2], found[1::2]), strict=True))
 
 
 def spread(values):
@@ -54,9 +55,11 @@ def rows(directory, rounds, volume_bytes):
             for way in sorted(WAYS, key=lambda way: (list(WAYS).index(way) + number) % len(WAYS)):
                 seen[way].append(measure(directory, way, size, count))
         for act in TARGETS:
-            per_second = {way: [run[act] for run in runs] for way, runs in seen.items()}
+            per_second = {way: [run[act][0] for run in runs] for way, runs in seen.items()}
+            processor = {way: [run[act][1] for run in runs] for way, runs in seen.items()}
             row = {"act": act, "value_bytes": size, "count": count, "target": TARGETS[act]}
             row["per_second"] = {way: spread(values) for way, values in per_second.items()}
+            row["processor_us"] = {way: spread(values) for way, values in processor.items()}
             for way in ("compound", "joined"):
                 pairs = zip(per_second[way], per_second["single"])
                 row[f"{way}_to_single"] = spread([ours / theirs for ours, theirs in pairs])
@@ -72,29 +75,27 @@ def main():
     words = parser.parse_args()
     found = []
     if not words.json:
-        print(f"{'':16}{'per second':>12}{'':24}{'to single: median (quartiles)':>44}")
-        print(f"{'':16}{'compound':>12}{'joined':>12}{'single':>12}{'compound':>23}{'joined':>23}"
-              f"{'target':>8}")
+        columns = [f"{way:>9}" for way in WAYS]
+        print(f"{'':15}{'per second':>27} {'processor time, us':>27} {'to single, median (quartiles)':>38}")
+        print(f"{'':15}{''.join(columns)} {''.join(columns)} {'compound':>19}{'joined':>19}  target")
     for row in rows(words.directory, words.rounds, words.bytes):
         found.append(row)
         if words.json:
             continue
-        line = f"{row['act']:6}{row['value_bytes']:8} B"
-        line = f"{line:16}"
-        for way in WAYS:
-            line += f"{row['per_second'][way]['median']:12.0f}"
+        line = f"{row['act']:6}{row['value_bytes']:6} B "
+        line += "".join(f"{row['per_second'][way]['median']:9.0f}" for way in WAYS) + " "
+        line += "".join(f"{row['processor_us'][way]['median']:9.2f}" for way in WAYS) + " "
         for way in ("compound", "joined"):
             ratio = row[f"{way}_to_single"]
             low, high = ratio["quartiles"]
             text = f"{ratio['median']:.2f} ({low:.2f}-{high:.2f})"
-            line += f"{text:>23}"
-        print(line + f"{row['target'] or '':>8}", flush=True)
+            line += f"{text:>19}"
+        print(f"{line}{row['target'] or '':>8}", flush=True)
     if words.json:
         print(json.dumps({"rounds": words.rounds, "rows": found}, indent=2))
     else:
-        print("In one process a compound saves no way to another one, and one of several changes is a "
-              "record\nin the log, which a write is not before a sync: no faster than single calls. The "
-              "targets are those\nof a served volume.")
+        print("In one process a compound saves no way to another one, and is expected to be no faster than\n"
+              "single calls; the targets are those of a served volume.")
 
 
 main()

@@ -9,10 +9,11 @@
 //     leveldb_work full VOLUME OPS          puts until there is no space, which is an error and loses
 //                                           nothing that was synced; once there is space it goes on
 //     leveldb_work bench VOLUME OPS VALUE COUNT   puts and gets in random order, and puts with a sync,
-//                                           a hundredth as many: each per second
+//                                           a hundredth as many: each per second, and processor time
 
 #include <leveldb/db.h>
 #include <leveldb/env.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
@@ -154,10 +155,27 @@ void Full(const std::string& volume, const std::string& ops) {
   std::printf("full after %llu puts, all there\n", static_cast<unsigned long long>(number));
 }
 
-double PerSecond(uint64_t count, std::chrono::steady_clock::time_point since) {
-  std::chrono::duration<double> took = std::chrono::steady_clock::now() - since;
-  return static_cast<double>(count) / took.count();
-}
+// What so many operations took: time, and processor time of all threads.
+class Took {
+ public:
+  // Prints how many a second, and microseconds of processor time for each.
+  void Print(uint64_t count) const {
+    std::chrono::duration<double> wall = std::chrono::steady_clock::now() - since_;
+    double many = static_cast<double>(count);
+    std::printf("%.1f %.3f ", many / wall.count(), (Processor() - processor_) * 1e6 / many);
+  }
+
+ private:
+  static double Processor() {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    auto seconds = [](timeval time) { return time.tv_sec + time.tv_usec / 1e6; };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+  }
+
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  const double processor_ = Processor();
+};
 
 void Bench(const std::string& volume, const std::string& ops, size_t length, uint64_t count) {
   auto env = Volume(volume, ops);
@@ -167,21 +185,21 @@ void Bench(const std::string& volume, const std::string& ops, size_t length, uin
   auto puts = [&](uint64_t many, bool sync) {
     leveldb::WriteOptions options;
     options.sync = sync;
-    auto since = std::chrono::steady_clock::now();
+    Took took;
     for (uint64_t i = 0; i < many; i++) {
       Must(db->Put(options, Key(random() % count), value), "put");
     }
-    return PerSecond(many, since);
+    took.Print(many);
   };
-  double writes = puts(count, false);
-  auto since = std::chrono::steady_clock::now();
+  puts(count, false);
+  Took took;
   std::string found;
   for (uint64_t i = 0; i < count; i++) {
     Status status = db->Get(leveldb::ReadOptions(), Key(random() % count), &found);
     if (!status.ok() && !status.IsNotFound()) Must(status, "get");
   }
-  double reads = PerSecond(count, since);
-  std::printf("%.1f %.1f %.1f\n", writes, reads, puts(count / 100, true));
+  took.Print(count);
+  puts(count / 100, true);
 }
 
 uint64_t Number(const char* text) { return std::strtoull(text, nullptr, 10); }
