@@ -141,8 +141,9 @@ static void compounds_on_a_mount(int dir) {
     CHECK(siftfs_compound_append(steps, SIFTFS_STEP(new), result(sum)) == 3);
     int frame = siftfs_compound_compress(steps, SIFTFS_ZSTD, result(found));
     int again = siftfs_compound_decompress(steps, SIFTFS_ZSTD, result(frame), 100);
-    struct siftfs_bytes part = {NULL, 2, again, 1};
-    int old = siftfs_compound_patch(steps, fd, at(0), part);
+    struct siftfs_bytes one = {NULL, 1, again, 1}, other = {NULL, 1, again, 2};
+    int part = siftfs_compound_join(steps, one, other);
+    int old = siftfs_compound_patch(steps, fd, at(0), result(part));
     CHECK(siftfs_compound_compare_and_set(steps, fd, at(8), text("89"), text("xy")) >= 0);
     CHECK(siftfs_compound_write(steps, fd, (struct siftfs_number){0, found}, text("w")) >= 0);
     int added = siftfs_compound_add(steps, SIFTFS_STEP(new), at(0), 4, at(1));
