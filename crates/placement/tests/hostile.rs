@@ -5,12 +5,13 @@ use siftfs_base::{Epoch, ManualClock, Result, TxnSeq};
 use siftfs_device::{MemDevice, SharedDevice};
 use siftfs_log::Transaction;
 use siftfs_placement::{
-    Connector, LocalVolume, Media, OpenOptions, Server, ServerOptions, ServicePlace, Threads,
+    Connector, HostEnd, LocalVolume, Media, OpenOptions, Server, ServerOptions, ServicePlace,
+    Threads,
 };
 use siftfs_proto::*;
-use siftfs_transport::{HostEnd, Received, Sender, TransportOptions, in_process};
+use siftfs_transport::{Received, Sender, TransportOptions, in_process};
 use siftfs_volume::read_headers;
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService, Urgency};
+use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService, Urgency};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -87,7 +88,7 @@ struct Road(Arc<Town>);
 
 impl Connector for Road {
     fn connect(&self) -> Result<HostEnd> {
-        let (host, mut device) = in_process(TransportOptions::default());
+        let (host, mut device) = in_process::<BlockProtocol>(TransportOptions::default());
         let town = &self.0;
         let inner = device.sender;
         device.sender = Arc::new(Liar { inner, lie: town.lie, lying: town.lying.clone() });

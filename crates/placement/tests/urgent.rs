@@ -9,12 +9,12 @@ use serde_json::Value;
 use siftfs_base::{Error, ManualClock, Result, TxnSeq};
 use siftfs_device::{Device, FaultDevice, SharedDevice};
 use siftfs_placement::{
-    Connector, LocalVolume, Media, MkfsOptions, OpenOptions, Server, ServerOptions, ServicePlace,
-    Threads, mkfs_on,
+    Connector, DeviceEnd, HostEnd, LocalVolume, Media, MkfsOptions, OpenOptions, Server,
+    ServerOptions, ServicePlace, Threads, mkfs_on,
 };
 use siftfs_proto::*;
-use siftfs_transport::{DeviceEnd, HostEnd, Received, TransportOptions, in_process};
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService};
+use siftfs_transport::{Received, TransportOptions, in_process};
+use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -41,7 +41,8 @@ impl Road {
 impl Connector for Road {
     fn connect(&self) -> Result<HostEnd> {
         let serve = self.serve.clone().ok_or_else(|| Error::Refused("nobody is there".into()))?;
-        let (host, device) = in_process(TransportOptions { queue: QUEUE, ..Default::default() });
+        let (host, device) =
+            in_process::<BlockProtocol>(TransportOptions { queue: QUEUE, ..Default::default() });
         self.threads.lock().unwrap().push(std::thread::spawn(move || serve(device)));
         Ok(host)
     }

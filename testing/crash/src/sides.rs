@@ -6,12 +6,11 @@ use siftfs_base::{Clock, Error, ManualClock, Result};
 use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, SharedDevice};
 use siftfs_model::Rng;
 use siftfs_placement::{
-    Connector, LocalVolume, Media, OpenOptions, Server, ServerOptions, ServicePlace, Threads,
+    Connector, DeviceEnd, HostEnd, LocalVolume, Media, OpenOptions, Server, ServerOptions,
+    ServicePlace, Threads,
 };
-use siftfs_transport::{
-    DeviceEnd, HostEnd, Received, Receiver, Sender, TransportOptions, in_process,
-};
-use siftfs_wire::ToService;
+use siftfs_transport::{Received, Receiver, Sender, TransportOptions, in_process};
+use siftfs_wire::{BlockProtocol, ToService};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -244,11 +243,12 @@ pub struct Road(pub Arc<Town>);
 impl Connector for Road {
     fn connect(&self) -> Result<HostEnd> {
         let process = self.0.present()?;
-        let (host, device) = in_process(TransportOptions::default());
+        let (host, device) = in_process::<BlockProtocol>(TransportOptions::default());
         let end = DeviceEnd {
             sender: Arc::new(Tap { process: process.clone(), inner: device.sender }),
             receiver: Box::new(Tap { process: process.clone(), inner: device.receiver }),
             peer: device.peer,
+            process: None,
         };
         let thread = std::thread::spawn(move || process.server.session(end));
         lock(&self.0.threads).push(thread);

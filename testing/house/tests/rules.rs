@@ -8,8 +8,8 @@ use std::fs;
 /// and Service do not know each other, and fsck knows no protocol.
 const LAYERS: [&[&str]; 9] = [
     &["shared/base", "shared/status", "service/intervals"],
-    &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease"],
-    &["shared/wire", "shared/volume", "shared/registry", "fsck"],
+    &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease", "shared/codec"],
+    &["shared/wire", "shared/calls", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
     &["runtime", "service", "frontend/ingest"],
     &["placement"],
@@ -54,7 +54,7 @@ const FOR_TESTS: [&str; 12] = [
     "crates/shared/device/src/fault/",
     "crates/shared/ext4/src/test_image.rs",
     "crates/shared/ext4/src/dir/mem.rs",
-    "crates/shared/wire/src/codec/samples.rs",
+    "crates/shared/wire/src/samples.rs",
     "crates/shared/log/src/spec.rs",
     "crates/frontend/embed/",
     "crates/frontend/client/",

@@ -8,9 +8,9 @@ use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
-use siftfs_transport::{DeviceEnd, Received};
+use siftfs_transport::{Received, ServerEnd};
 use siftfs_volume::{HeaderView, Media};
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService, Urgency};
+use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService, Urgency};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,12 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Opens the volume's devices, without any role. Called for every host anew, so that a server
 /// without a host has nothing open.
 pub type OpenMedia = Box<dyn Fn() -> Result<Media> + Send + Sync>;
+
+/// The Service's end of a connection.
+pub type DeviceEnd = ServerEnd<BlockProtocol>;
+
+/// Listens for Runtimes.
+pub type Listener = siftfs_transport::Listener<BlockProtocol>;
 
 /// How a server serves.
 #[derive(Clone)]

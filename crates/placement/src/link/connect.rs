@@ -4,14 +4,17 @@ use crate::device::replay::Replay;
 use crate::device::server::{Server, ServerOptions};
 use siftfs_base::{Error, Result};
 use siftfs_transport::{
-    Address, HostEnd, Received, TransportOptions, connect, in_process, nobody_listens,
+    Address, CallerEnd, Received, TransportOptions, connect, in_process, nobody_listens,
 };
 use siftfs_volume::Media;
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService};
+use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// The Runtime's end of a connection.
+pub type HostEnd = CallerEnd<BlockProtocol>;
 
 /// Reaches a device process.
 pub trait Connector: Send + Sync {
@@ -38,7 +41,7 @@ pub struct Dial {
 
 impl Connector for Dial {
     fn connect(&self) -> Result<HostEnd> {
-        connect(&self.address, &self.options)
+        connect::<BlockProtocol>(&self.address, &self.options)
     }
     fn address(&self) -> String {
         self.address.to_string()
@@ -77,7 +80,7 @@ pub(crate) struct Local {
 impl Local {
     /// Starts it; it has the role, or says why not, once it was greeted.
     pub fn start(media: Media, replay: Replay) -> Result<(HostEnd, Self)> {
-        let (host, device) = in_process(TransportOptions::default());
+        let (host, device) = in_process::<BlockProtocol>(TransportOptions::default());
         let options =
             ServerOptions { patience: Duration::ZERO, replay, ..ServerOptions::default() };
         let server = Arc::new(Server::new(Box::new(move || Ok(media.clone())), options));

@@ -2,13 +2,13 @@
 //! the Service that takes over (`docs/design/device.md`).
 
 use crate::device::replay::Replay;
-use crate::link::connect::{Connector, Local, ReconnectProbe};
+use crate::link::connect::{Connector, HostEnd, Local, ReconnectProbe};
 use crate::link::driver::Sink;
 use crate::link::hint::Hints;
 use crate::link::outbox::Outbox;
 use siftfs_base::{Epoch, Error, Result, TxnSeq};
 use siftfs_device::Role;
-use siftfs_transport::{HostEnd, Received, Sender};
+use siftfs_transport::{Received, Sender};
 use siftfs_volume::Media;
 use siftfs_wire::{
     EXPECT_URGENT_MAX_MS, FromService, PROTOCOL_VERSION, ServiceStatistics, ToService,

@@ -1,6 +1,6 @@
 //! A mounted volume: Runtime and, unless another process does its part, Service in this process.
 
-use crate::link::connect;
+use crate::link::connect::{self, HostEnd};
 use crate::mount::clock::FileClock;
 use crate::mount::open::{Pair, Volume, close_pair};
 use crate::mount::private_logs::PrivateLogs;
@@ -13,7 +13,6 @@ use siftfs_device::Role;
 use siftfs_log::show_uuid;
 use siftfs_proto::{Cache, FileService, Holder, Opening};
 use siftfs_runtime::{Endpoint, Push, Runtime};
-use siftfs_transport::HostEnd;
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
 use std::path::Path;

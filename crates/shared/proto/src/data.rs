@@ -96,6 +96,11 @@ impl Blocks {
         Self { blocks, skip, len }
     }
 
+    /// The blocks, and the byte of the first one with which the bytes begin.
+    pub fn whole(&self) -> (&[SharedBlock], usize) {
+        (&self.blocks, self.skip)
+    }
+
     /// Is a read of this many bytes answered by blocks?
     pub fn serves(len: usize) -> bool {
         len >= MANY

@@ -7,9 +7,9 @@
 
 use siftfs_base::{BlockRun, SharedBlock, TxnSeq};
 use siftfs_transport::{
-    Address, DeviceEnd, HostEnd, Listener, Received, TransportOptions, connect, in_process,
+    Address, CallerEnd, Listener, Received, ServerEnd, TransportOptions, connect, in_process,
 };
-use siftfs_wire::{DirectRun, FromService, ToService};
+use siftfs_wire::{BlockProtocol, DirectRun, FromService, ToService};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn options(way: Way, spin_us: u64) -> TransportOptions {
 }
 
 /// Answers requests for statistics; reads the bytes of all blocks, as a journal does.
-fn serve(mut end: DeviceEnd) {
+fn serve(mut end: ServerEnd<BlockProtocol>) {
     let mut buffer = vec![[0; 4096]; BLOCKS as usize];
     loop {
         match end.receiver.recv(None) {
@@ -61,7 +61,7 @@ fn serve(mut end: DeviceEnd) {
     }
 }
 
-fn trip(host: &mut HostEnd) {
+fn trip(host: &mut CallerEnd<BlockProtocol>) {
     host.sender.send(ToService::Statistics).expect("the Service is there");
     match host.receiver.recv(None) {
         Ok(Received::Message(_)) => {}
@@ -70,7 +70,7 @@ fn trip(host: &mut HostEnd) {
 }
 
 /// Microseconds of a round trip, and MiB per second of images of 1 MiB.
-fn measure(host: &mut HostEnd) -> (f64, f64) {
+fn measure(host: &mut CallerEnd<BlockProtocol>) -> (f64, f64) {
     (0..TRIPS / 10).for_each(|_| trip(host));
     let start = Instant::now();
     (0..TRIPS).for_each(|_| trip(host));
@@ -88,7 +88,7 @@ fn measure(host: &mut HostEnd) -> (f64, f64) {
 
 fn case(way: Way, spin_us: u64) -> (f64, f64) {
     if matches!(way, Way::InProcess) {
-        let (mut host, device) = in_process(options(way, spin_us));
+        let (mut host, device) = in_process::<BlockProtocol>(options(way, spin_us));
         let service = std::thread::spawn(move || serve(device));
         let measured = measure(&mut host);
         host.sender.close();
@@ -103,7 +103,8 @@ fn case(way: Way, spin_us: u64) -> (f64, f64) {
     let told = dir.path().join("address");
     let mut child = start_service(&address, way, spin_us, &told);
     let address = address_in(&told);
-    let mut host = connect(&address, &options(way, spin_us)).expect("the Service listens");
+    let mut host =
+        connect::<BlockProtocol>(&address, &options(way, spin_us)).expect("the Service listens");
     let measured = measure(&mut host);
     host.sender.close();
     drop(host);
@@ -138,7 +139,8 @@ fn service_process(args: &[String]) {
         .expect("a way");
     let options = options(way, spin.parse().expect("microseconds"));
     let address: Address = address.parse().expect("an address");
-    let listener = Listener::bind(&address, &options).expect("an address of its own");
+    let listener =
+        Listener::<BlockProtocol>::bind(&address, &options).expect("an address of its own");
     let partly = format!("{told}.new");
     std::fs::write(&partly, listener.address().to_string()).expect("a file");
     std::fs::rename(&partly, told).expect("a file");

@@ -1,4 +1,4 @@
-//! Where a Service listens.
+//! Where a server listens.
 
 use siftfs_base::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Longest path of a unix socket in bytes (`sun_path` less its terminating zero).
 const MAX_UNIX_PATH: usize = 107;
 
-/// Where a Service listens: `unix:PATH` or `tcp:HOST:PORT`.
+/// Where a server listens: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket; both processes are on one machine, and share memory if both agree.

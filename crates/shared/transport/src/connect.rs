@@ -1,13 +1,15 @@
-//! The Runtime's side: connecting to a Service.
+//! The caller's side: connecting to a server.
 
-use crate::handshake::{Greeting, Role};
+use crate::handshake::{End, Greeting};
+use crate::mapping::Layout;
 use crate::socket::Socket;
-use crate::{Address, HostEnd, TransportOptions, link, shm, stream};
+use crate::{Address, CallerEnd, Peer, TransportOptions, link, shm, stream};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_base::{Error, Result};
+use siftfs_codec::{Party, Protocol};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -21,13 +23,13 @@ const BUSY: Duration = Duration::from_millis(10);
 /// How long the check whether a process listens may take.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Connects to the Service at `address`, greets it and agrees with it on what to use.
+/// Connects to the server at `address`, greets it and agrees with it on what to use.
 ///
 /// # Errors
-/// No process listens, or one that is no Service of a version and with limits that suit this side,
+/// No process listens, or one that is no such server of a version and with limits that suit this side,
 /// or one that does not answer within [`TransportOptions::handshake`]. The message names the
 /// address and the reason.
-pub fn connect(address: &Address, options: &TransportOptions) -> Result<HostEnd> {
+pub fn connect<P: Protocol>(address: &Address, options: &TransportOptions) -> Result<CallerEnd<P>> {
     let deadline = Instant::now() + options.handshake;
     let (fd, local) = match address {
         Address::Unix(path) => (connect_unix(path, deadline), true),
@@ -35,7 +37,8 @@ pub fn connect(address: &Address, options: &TransportOptions) -> Result<HostEnd>
     };
     let cannot = |e: io::Error| Error::Refused(format!("cannot connect to {address}: {}", why(&e)));
     let socket = fd.and_then(|fd| Ok(Socket::new(fd)?)).map_err(cannot)?;
-    let peer = peer_name(&socket, Role::Device, address);
+    let process = process(&socket, address);
+    let peer = peer_name(&socket, P::SERVER, address, process);
     let greeting = Greeting {
         socket: &socket,
         peer: &peer,
@@ -43,14 +46,22 @@ pub fn connect(address: &Address, options: &TransportOptions) -> Result<HostEnd>
         patience: options.handshake,
         stop: &AtomicBool::new(false),
     };
-    let agreement = greeting.agree(Role::Host, options, local)?;
+    let agreement = greeting.agree::<P>(End::Caller, options, local)?;
     if agreement.slots > 0 {
-        let shared = greeting.give_memory(agreement.slots)?;
-        let (pipes, cut) = shm::pipes(Role::Host, shared, socket, &peer);
-        return link::open(Role::Host, &agreement, options, peer, pipes, cut);
+        let layout = Layout::new(agreement.slots, P::SERVER_LENDS);
+        let shared = greeting.give_memory(layout)?;
+        let (pipes, cut) = shm::pipes(End::Caller, shared, socket, &peer);
+        return link::open::<P, _, _>(
+            End::Caller,
+            &agreement,
+            options,
+            (peer, process),
+            pipes,
+            cut,
+        );
     }
     let (pipes, cut) = stream::pipes(&Arc::new(socket), &peer);
-    link::open(Role::Host, &agreement, options, peer, pipes, cut)
+    link::open::<P, _, _>(End::Caller, &agreement, options, (peer, process), pipes, cut)
 }
 
 /// Does the system say that no process listens at `address`: a connection is refused, or there is
@@ -107,22 +118,36 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> 
     Err(last)
 }
 
-/// The process at the other end of a socket, for messages.
-pub(crate) fn peer_name(socket: &Socket, role: Role, address: &Address) -> String {
-    let role = role.name();
+/// Whose process is at the other end of a socket, if the kernel says so.
+pub(crate) fn process(socket: &Socket, address: &Address) -> Option<Peer> {
     match address {
-        // 0 is a process of another PID namespace.
-        Address::Unix(_) => match getsockopt(socket, PeerCredentials) {
-            Ok(peer) if peer.pid() != 0 => {
-                format!("the {role} in process {} at {address}", peer.pid())
-            }
-            _ => format!("the {role} at {address}"),
-        },
-        Address::Tcp { .. } => {
+        Address::Tcp { .. } => None,
+        Address::Unix(_) => getsockopt(socket, PeerCredentials).ok().map(|peer| Peer {
+            uid: peer.uid(),
+            gid: peer.gid(),
+            pid: peer.pid().try_into().unwrap_or(0),
+        }),
+    }
+}
+
+/// The process at the other end of a socket, for messages.
+pub(crate) fn peer_name(
+    socket: &Socket,
+    party: Party,
+    address: &Address,
+    process: Option<Peer>,
+) -> String {
+    let name = party.name;
+    match (address, process) {
+        (Address::Unix(_), Some(peer)) if peer.pid != 0 => {
+            format!("the {name} in process {} at {address}", peer.pid)
+        }
+        (Address::Unix(_), _) => format!("the {name} at {address}"),
+        (Address::Tcp { .. }, _) => {
             let remote = rustix::net::getpeername(socket).ok().flatten();
             match remote.and_then(|remote| SocketAddr::try_from(remote).ok()) {
-                Some(remote) => format!("the {role} at {remote}"),
-                None => format!("the {role} at {address}"),
+                Some(remote) => format!("the {name} at {remote}"),
+                None => format!("the {name} at {address}"),
             }
         }
     }

@@ -7,9 +7,8 @@
 use crate::TransportOptions;
 use crate::socket::Socket;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
-use siftfs_wire::codec::cut_at;
-use siftfs_wire::codec::frame::Took;
-use siftfs_wire::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
+use siftfs_codec::frame::Took;
+use siftfs_codec::{Party, Protocol, cut_at};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,30 +50,21 @@ struct Verdict {
     crc: U32,
 }
 
-/// Which side this is.
+/// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Host,
-    Device,
+pub(crate) enum End {
+    /// It connects.
+    Caller,
+    /// It listens.
+    Server,
 }
 
-impl Role {
-    pub fn number(self) -> u32 {
+impl End {
+    /// What this side is called in the protocol, and its peer.
+    pub fn parties<P: Protocol>(self) -> (Party, Party) {
         match self {
-            Role::Host => 1,
-            Role::Device => 2,
-        }
-    }
-    pub fn peer(self) -> Role {
-        match self {
-            Role::Host => Role::Device,
-            Role::Device => Role::Host,
-        }
-    }
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Host => "Runtime",
-            Role::Device => "Service",
+            End::Caller => (P::CALLER, P::SERVER),
+            End::Server => (P::SERVER, P::CALLER),
         }
     }
 }
@@ -100,14 +90,14 @@ pub(crate) struct Greeting<'a> {
 
 impl Hello {
     /// What this side says. `local`: both processes are on one machine.
-    pub fn new(role: Role, options: &TransportOptions, local: bool) -> Self {
+    pub fn new<P: Protocol>(end: End, options: &TransportOptions, local: bool) -> Self {
         let arena = if local { options.shared_memory.min(MAX_ARENA) } else { 0 };
         let heartbeat = options.heartbeat.as_millis().clamp(1, u128::from(u32::MAX));
         let mut hello = Self {
             magic: MAGIC,
-            oldest: PROTOCOL_OLDEST.into(),
-            newest: PROTOCOL_VERSION.into(),
-            role: role.number().into(),
+            oldest: P::OLDEST.into(),
+            newest: P::VERSION.into(),
+            role: end.parties::<P>().0.number.into(),
             heartbeat_ms: (heartbeat as u32).into(),
             features: if arena >= BLOCK_BYTES { SHARED_MEMORY } else { 0 }.into(),
             max_message: options.max_message.into(),
@@ -125,15 +115,15 @@ impl Hello {
     }
 
     /// What follows from the two, or why the peer is refused.
-    fn judge(
+    fn judge<P: Protocol>(
         &self,
         theirs: &Hello,
-        role: Role,
+        end: End,
         options: &TransportOptions,
         peer: &str,
     ) -> Result<Agreement> {
         if theirs.magic != MAGIC {
-            return Err(Error::Refused(format!("{peer} does not speak SiftFS's block protocol")));
+            return Err(Error::Refused(format!("{peer} does not speak SiftFS's {}", P::NAME)));
         }
         if theirs.crc.get() != theirs.computed_crc() {
             return Err(siftfs_base::corrupt(
@@ -141,22 +131,24 @@ impl Hello {
                 "its checksum does not hold",
             ));
         }
+        let (ours, wanted) = end.parties::<P>();
+        if theirs.role.get() != wanted.number {
+            return Err(Error::Refused(format!(
+                "{peer} is not a {}: {} was connected to {}",
+                wanted.name,
+                if theirs.role.get() == ours.number { ours.name } else { "something unknown" },
+                ours.name,
+            )));
+        }
         let (oldest, newest) = (theirs.oldest.get(), theirs.newest.get());
         let version = newest.min(self.newest.get());
         if oldest > newest || version < oldest.max(self.oldest.get()) {
             return Err(Error::Incompatible(format!(
-                "{peer} speaks versions {oldest} to {newest} of the block protocol, this program \
-                 {} to {}; use the same release on both sides",
-                self.oldest, self.newest
-            )));
-        }
-        let wanted = role.peer();
-        if theirs.role.get() != wanted.number() {
-            return Err(Error::Refused(format!(
-                "{peer} is not a {}: {} was connected to {}",
-                wanted.name(),
-                if theirs.role.get() == role.number() { role.name() } else { "something unknown" },
-                role.name(),
+                "{peer} speaks versions {oldest} to {newest} of the {}, this program {} to {}; use \
+                 the same release on both sides",
+                P::NAME,
+                self.oldest,
+                self.newest
             )));
         }
         let heartbeat = Duration::from_millis(theirs.heartbeat_ms.get().max(1).into());
@@ -182,8 +174,13 @@ impl Greeting<'_> {
     ///
     /// # Errors
     /// The peer is refused, or refuses, or says nothing in time: one message each.
-    pub fn agree(&self, role: Role, options: &TransportOptions, local: bool) -> Result<Agreement> {
-        let ours = Hello::new(role, options, local);
+    pub fn agree<P: Protocol>(
+        &self,
+        end: End,
+        options: &TransportOptions,
+        local: bool,
+    ) -> Result<Agreement> {
+        let ours = Hello::new::<P>(end, options, local);
         self.write(ours.as_bytes())?;
         let mut bytes = [0; size_of::<Hello>()];
         // A peer that speaks something else may say less than a greeting: the magic tells.
@@ -193,7 +190,7 @@ impl Greeting<'_> {
             self.read(rest)?;
         }
         let theirs = Hello::read_from_bytes(&bytes).expect("its own length");
-        let agreement = ours.judge(&theirs, role, options, self.peer);
+        let agreement = ours.judge::<P>(&theirs, end, options, self.peer);
         self.conclude(agreement)
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use siftfs_wire::{BlockProtocol, PROTOCOL_VERSION};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -13,19 +14,19 @@ fn options() -> TransportOptions {
     TransportOptions { handshake: Duration::from_secs(60), ..Default::default() }
 }
 
-fn agree(socket: &Socket, role: Role, options: &TransportOptions) -> Result<Agreement> {
+fn agree(socket: &Socket, end: End, options: &TransportOptions) -> Result<Agreement> {
     let deadline = Instant::now() + options.handshake;
     let stop = &AtomicBool::new(false);
     let greeting =
         Greeting { socket, peer: "the peer", deadline, patience: options.handshake, stop };
-    greeting.agree(role, options, true)
+    greeting.agree::<BlockProtocol>(end, options, true)
 }
 
 /// A Service meets a peer that sends `bytes`: what the Service says, and what the peer is told.
 fn meets(bytes: &[u8], options: &TransportOptions) -> (Result<Agreement>, String) {
     let (socket, mut peer) = sockets();
     peer.write_all(bytes).unwrap();
-    let outcome = agree(&socket, Role::Device, options);
+    let outcome = agree(&socket, End::Server, options);
     drop(socket);
     let mut told = Vec::new();
     // The Service may have closed with our bytes unread.
@@ -36,7 +37,7 @@ fn meets(bytes: &[u8], options: &TransportOptions) -> (Result<Agreement>, String
 
 /// A Runtime's greeting with a change, its checksum right, and its agreement.
 fn greeting(change: impl FnOnce(&mut Hello)) -> Vec<u8> {
-    let mut hello = Hello::new(Role::Host, &options(), true);
+    let mut hello = Hello::new::<BlockProtocol>(End::Caller, &options(), true);
     change(&mut hello);
     hello.crc = hello.computed_crc().into();
     [hello.as_bytes(), &verdict(None)].concat()
@@ -47,8 +48,8 @@ fn both_sides_agree_on_the_smaller_limits() {
     let (a, b) = sockets();
     let b = Socket::new(b.into()).unwrap();
     let small = TransportOptions { shared_memory: 9 * 4096 + 1, max_message: 5000, ..options() };
-    let device = std::thread::spawn(move || agree(&b, Role::Device, &small));
-    let host = agree(&a, Role::Host, &options()).unwrap();
+    let device = std::thread::spawn(move || agree(&b, End::Server, &small));
+    let host = agree(&a, End::Caller, &options()).unwrap();
     assert_eq!(host, Agreement { version: PROTOCOL_VERSION, max_message: 5000, slots: 9 });
     assert_eq!(device.join().unwrap().unwrap(), host);
 }
@@ -91,8 +92,8 @@ fn a_range_of_versions_that_overlaps_is_enough() {
 fn two_of_the_same_role_refuse_each_other() {
     let (a, b) = sockets();
     let b = Socket::new(b.into()).unwrap();
-    let other = std::thread::spawn(move || agree(&b, Role::Host, &options()));
-    for outcome in [agree(&a, Role::Host, &options()), other.join().unwrap()] {
+    let other = std::thread::spawn(move || agree(&b, End::Caller, &options()));
+    for outcome in [agree(&a, End::Caller, &options()), other.join().unwrap()] {
         let error = outcome.unwrap_err().to_string();
         assert!(error.contains("is not a Service: Runtime was connected to Runtime"), "{error}");
     }
@@ -101,7 +102,7 @@ fn two_of_the_same_role_refuse_each_other() {
 #[test]
 fn a_peers_refusal_is_its_own_words_without_control_characters() {
     let refused = verdict(Some(&Error::Refused("busy\x1b[2J with another".into())));
-    let hello = Hello::new(Role::Host, &options(), true);
+    let hello = Hello::new::<BlockProtocol>(End::Caller, &options(), true);
     let (outcome, _) = meets(&[hello.as_bytes(), &refused].concat(), &options());
     let error = outcome.unwrap_err().to_string();
     assert_eq!(error, "the peer refused the connection: busy?[2J with another");
@@ -117,13 +118,13 @@ fn a_greeting_damaged_at_any_byte_or_cut_short_is_refused() {
             peer.write_all(&bytes).unwrap();
             // A longer reason than follows is not waited for.
             peer.shutdown(std::net::Shutdown::Write).unwrap();
-            assert!(agree(&socket, Role::Device, &options()).is_err(), "byte {at} ^ {flip}");
+            assert!(agree(&socket, End::Server, &options()).is_err(), "byte {at} ^ {flip}");
             bytes[at] ^= flip;
         }
         let (socket, mut peer) = sockets();
         peer.write_all(&bytes[..at]).unwrap();
         peer.shutdown(std::net::Shutdown::Write).unwrap();
-        let error = agree(&socket, Role::Device, &options()).unwrap_err().to_string();
+        let error = agree(&socket, End::Server, &options()).unwrap_err().to_string();
         assert!(error.contains("the peer ended during the greeting"), "cut at {at}: {error}");
     }
 }
@@ -132,6 +133,6 @@ fn a_greeting_damaged_at_any_byte_or_cut_short_is_refused() {
 fn a_peer_that_says_nothing_is_given_up() {
     let (socket, _peer) = sockets();
     let short = TransportOptions { handshake: Duration::from_millis(30), ..Default::default() };
-    let error = agree(&socket, Role::Device, &short).unwrap_err().to_string();
+    let error = agree(&socket, End::Server, &short).unwrap_err().to_string();
     assert!(error.contains("did not finish its greeting within 30ms"), "{error}");
 }

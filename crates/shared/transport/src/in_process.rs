@@ -1,7 +1,8 @@
 //! The in-process transport: two bounded queues. Messages are moved, nothing is encoded.
 
-use crate::{Connection, DeviceEnd, HostEnd, Received, Receiver, Sender, TransportOptions};
+use crate::{CallerEnd, Connection, Received, Receiver, Sender, ServerEnd, TransportOptions};
 use siftfs_base::{Error, Result};
+use siftfs_codec::{Party, Protocol};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,27 +15,34 @@ use std::time::Duration;
 ///
 /// # Panics
 /// If `options.queue` is 0.
-pub fn in_process(options: TransportOptions) -> (HostEnd, DeviceEnd) {
+pub fn in_process<P: Protocol>(options: TransportOptions) -> (CallerEnd<P>, ServerEnd<P>) {
     assert!(options.queue > 0, "a queue holds at least one message");
-    let (to_service, at_service) = direction("the Service in this process", options.queue);
-    let (from_service, at_runtime) = direction("the Runtime in this process", options.queue);
-    let host = Connection {
-        sender: Arc::new(to_service),
-        receiver: Box::new(at_runtime),
-        peer: "the Service in this process".into(),
+    let (to_server, at_server) = direction(P::SERVER, options.queue);
+    let (from_server, at_caller) = direction(P::CALLER, options.queue);
+    let caller = Connection {
+        sender: Arc::new(to_server),
+        receiver: Box::new(at_caller),
+        peer: name(P::SERVER),
+        process: None,
     };
-    let device = Connection {
-        sender: Arc::new(from_service),
-        receiver: Box::new(at_service),
-        peer: "the Runtime in this process".into(),
+    let server = Connection {
+        sender: Arc::new(from_server),
+        receiver: Box::new(at_server),
+        peer: name(P::CALLER),
+        process: None,
     };
-    (host, device)
+    (caller, server)
 }
 
-fn direction<M>(to: &'static str, queue: usize) -> (QueueSender<M>, QueueReceiver<M>) {
+fn name(party: Party) -> String {
+    format!("the {} in this process", party.name)
+}
+
+fn direction<M>(to: Party, queue: usize) -> (QueueSender<M>, QueueReceiver<M>) {
     let (sender, receiver) = sync_channel(queue);
-    let closed = Arc::new(AtomicBool::new(false));
-    let sender = QueueSender { queue: Mutex::new(Some(sender)), closed: closed.clone(), to };
+    let (closed, to) = (Arc::new(AtomicBool::new(false)), name(to));
+    let sender =
+        QueueSender { queue: Mutex::new(Some(sender)), closed: closed.clone(), to: to.clone() };
     (sender, QueueReceiver { queue: receiver, closed, to })
 }
 
@@ -42,7 +50,7 @@ struct QueueSender<M> {
     queue: Mutex<Option<SyncSender<M>>>,
     /// Set before the queue is given up in order.
     closed: Arc<AtomicBool>,
-    to: &'static str,
+    to: String,
 }
 
 impl<M: Send> Sender<M> for QueueSender<M> {
@@ -68,7 +76,7 @@ struct QueueReceiver<M> {
     queue: mpsc::Receiver<M>,
     closed: Arc<AtomicBool>,
     /// Whose receiver this is; the peer is the other one.
-    to: &'static str,
+    to: String,
 }
 
 impl<M: Send> Receiver<M> for QueueReceiver<M> {

@@ -1,10 +1,10 @@
 use super::*;
 use siftfs_base::TxnSeq;
-use siftfs_wire::{FromService, ToService};
+use siftfs_wire::{BlockProtocol, FromService, ToService};
 use std::sync::atomic::AtomicU64;
 
-fn pair(queue: usize) -> (HostEnd, DeviceEnd) {
-    in_process(TransportOptions { queue, ..Default::default() })
+fn pair(queue: usize) -> (CallerEnd<BlockProtocol>, ServerEnd<BlockProtocol>) {
+    in_process::<BlockProtocol>(TransportOptions { queue, ..Default::default() })
 }
 
 fn journaled(n: u64) -> FromService {

@@ -1,5 +1,6 @@
-//! Transports of the block protocol between Runtime and Service: in process, over shared memory
-//! between two processes of one machine, over a unix socket, over TCP.
+//! Transports of a [`Protocol`]: in process, over shared memory between two processes of one
+//! machine, over a unix socket, over TCP. One side, the *caller*, connects; the other, the *server*,
+//! listens.
 //!
 //! All of them have the same two halves, [`Sender`] and [`Receiver`], and the same promises:
 //!
@@ -39,7 +40,7 @@ pub use listener::Listener;
 pub use options::TransportOptions;
 
 use siftfs_base::Result;
-use siftfs_wire::{FromService, ToService};
+use siftfs_codec::Protocol;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +98,8 @@ pub struct Connection<Out, In> {
     pub receiver: Box<dyn Receiver<In>>,
     /// The peer, in words for messages: transport, address, and process where known.
     pub peer: String,
+    /// Whose process it is, over a unix socket and the shared memory that came by one.
+    pub process: Option<Peer>,
 }
 
 impl<Out, In> std::fmt::Debug for Connection<Out, In> {
@@ -105,7 +108,18 @@ impl<Out, In> std::fmt::Debug for Connection<Out, In> {
     }
 }
 
-/// The Runtime's end.
-pub type HostEnd = Connection<ToService, FromService>;
-/// The Service's end.
-pub type DeviceEnd = Connection<FromService, ToService>;
+/// The end of the side that connects.
+pub type CallerEnd<P> = Connection<<P as Protocol>::ToServer, <P as Protocol>::FromServer>;
+/// The end of the side that listens.
+pub type ServerEnd<P> = Connection<<P as Protocol>::FromServer, <P as Protocol>::ToServer>;
+
+/// Whose process is at the other end of a unix socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Process id; 0 for a process of another PID namespace.
+    pub pid: u32,
+}

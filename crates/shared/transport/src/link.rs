@@ -4,14 +4,14 @@
 //! message changes threads on its way. The connection's watch (`watch.rs`) sends heartbeats, and
 //! reads while no thread receives, so that a peer's silence is noticed by a side that only sends.
 
-use crate::handshake::{Agreement, Role};
+use crate::handshake::{Agreement, End};
 use crate::watch::Watch;
-use crate::{Connection, Received, Receiver, Sender, TransportOptions};
+use crate::{Connection, Peer, Received, Receiver, Sender, TransportOptions};
 use siftfs_base::{Error, Result, SharedBlock};
-use siftfs_wire::codec::frame::{
-    Direction, Frame, FrameReader, HEADER_LEN, Kind, Limits, Sealer, Source, Step, weight,
+use siftfs_codec::frame::{
+    Frame, FrameReader, HEADER_LEN, Kind, Limits, Sealer, Source, Step, weight,
 };
-use siftfs_wire::codec::{Encoded, Message};
+use siftfs_codec::{Encoded, Message, Protocol};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -103,29 +103,21 @@ impl Silence {
     }
 }
 
-/// The two directions as `role` sees them: what it sends, what it receives.
-fn directions(role: Role) -> (Direction, Direction) {
-    match role {
-        Role::Host => (Direction::ToService, Direction::FromService),
-        Role::Device => (Direction::FromService, Direction::ToService),
-    }
-}
-
 /// A connection over two pipes, and its watch's thread.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub(crate) fn open<Out: Message, In: Message>(
-    role: Role,
+pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
+    end: End,
     agreement: &Agreement,
     options: &TransportOptions,
-    peer: String,
+    (peer, process): (String, Option<Peer>),
     (sender, receiver): (impl SendPipe, impl RecvPipe),
     cut: Box<dyn Cut>,
 ) -> Result<Connection<Out, In>> {
     let Agreement { version, max_message, slots } = *agreement;
     let limits = Limits { version, max_message, slots };
-    let (out, back) = directions(role);
+    let (ours, theirs) = end.parties::<P>();
     let now = Instant::now();
     let one_cpu = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
     let link = Arc::new(Link {
@@ -136,14 +128,14 @@ pub(crate) fn open<Out: Message, In: Message>(
         cut,
         send: Mutex::new(SendState {
             pipe: sender,
-            sealer: Sealer::new(out, &limits),
+            sealer: Sealer::new(ours, &limits),
             closed: false,
             failed: None,
             last: now,
         }),
         recv: Mutex::new(RecvState {
             pipe: receiver,
-            reader: FrameReader::new(back, limits, &peer),
+            reader: FrameReader::new(theirs, limits, &peer),
             pending: VecDeque::new(),
             pending_bytes: 0,
             ended: false,
@@ -155,7 +147,8 @@ pub(crate) fn open<Out: Message, In: Message>(
     });
     let watch = Arc::new(Watch::start(link.clone())?);
     let sender = Arc::new(LinkSender { link: link.clone(), _watch: watch.clone() });
-    Ok(Connection { sender, receiver: Box::new(LinkReceiver { link, _watch: watch }), peer })
+    let receiver = Box::new(LinkReceiver { link, _watch: watch });
+    Ok(Connection { sender, receiver, peer, process })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -330,7 +323,7 @@ struct LinkSender<In, S, R> {
 impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSender<In, S, R> {
     fn send(&self, message: Out) -> Result<()> {
         let link = &*self.link;
-        let encoded = message.encode();
+        let encoded = message.encode()?;
         let (len, limit) =
             (weight(encoded.head.len(), encoded.blocks.len()), link.limits.max_message);
         if len > limit {
@@ -352,7 +345,7 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
 
     fn try_send(&self, message: Out) -> bool {
         let link = &*self.link;
-        let encoded = message.encode();
+        let Ok(encoded) = message.encode() else { return false };
         let frame = HEADER_LEN + encoded.head.len().next_multiple_of(8);
         if frame > AT_ONCE || !encoded.blocks.is_empty() {
             return false;

@@ -1,15 +1,17 @@
-//! The Service's side: waiting for Runtimes.
+//! The server's side: waiting for callers.
 
-use crate::connect::peer_name;
-use crate::handshake::{Greeting, Role};
+use crate::connect::{peer_name, process};
+use crate::handshake::{End, Greeting};
+use crate::mapping::Layout;
 use crate::socket::{Socket, wait};
-use crate::{Address, DeviceEnd, TransportOptions, link, shm, stream};
+use crate::{Address, ServerEnd, TransportOptions, link, shm, stream};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use siftfs_base::{Error, Result};
+use siftfs_codec::Protocol;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -29,29 +31,29 @@ const BACKLOG: i32 = 16;
 /// Pause after the system refused to hand out a connection, for want of descriptors perhaps.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// Listens for Runtimes at an [`Address`].
+/// Listens for callers of a protocol at an [`Address`].
 ///
 /// A unix socket can be used by its owner alone (mode 0600). TCP has no such bound, and no
 /// encryption: listen on an address that only trusted machines reach.
-pub struct Listener {
+pub struct Listener<P: Protocol> {
     socket: OwnedFd,
     address: Address,
     options: TransportOptions,
     /// Device and inode of our socket in the file system.
     file: Option<(u64, u64)>,
-    greeted: Mutex<Greeted>,
-    results: Sender<Result<DeviceEnd>>,
+    greeted: Mutex<Greeted<P>>,
+    results: Sender<Result<ServerEnd<P>>>,
     /// Rung when a result is there.
     bell: Arc<OwnedFd>,
     stop: Arc<AtomicBool>,
 }
 
-struct Greeted {
-    results: Receiver<Result<DeviceEnd>>,
+struct Greeted<P: Protocol> {
+    results: Receiver<Result<ServerEnd<P>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Listener {
+impl<P: Protocol> Listener<P> {
     /// Starts to listen. A unix socket that a process left behind when it died is replaced.
     ///
     /// # Errors
@@ -93,12 +95,12 @@ impl Listener {
         self.address.clone()
     }
 
-    /// The next Runtime that was greeted. Waits at most `timeout`; `None` if it passed.
+    /// The next caller that was greeted. Waits at most `timeout`; `None` if it passed.
     ///
     /// # Errors
     /// A peer was refused or gave up, or the system has no descriptor for one. Each error is about
     /// one peer, names it and was told to it where that was possible; the listener goes on.
-    pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<DeviceEnd>> {
+    pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<ServerEnd<P>>> {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut greeted = self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -153,7 +155,7 @@ impl Listener {
         let (results, bell, stop) = (self.results.clone(), self.bell.clone(), self.stop.clone());
         let run = move || {
             // The result of a listener that is gone is not taken.
-            let _ = results.send(greet(socket, &address, &options, &stop));
+            let _ = results.send(greet::<P>(socket, &address, &options, &stop));
             let _ = rustix::io::write(&*bell, &1u64.to_le_bytes());
         };
         let thread = std::thread::Builder::new().name("siftfs-greet".into()).spawn(run);
@@ -164,7 +166,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl<P: Protocol> Drop for Listener<P> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let greeted = self.greeted.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -181,18 +183,19 @@ impl Drop for Listener {
     }
 }
 
-fn greet(
+fn greet<P: Protocol>(
     socket: Socket,
     address: &Address,
     options: &TransportOptions,
     stop: &AtomicBool,
-) -> Result<DeviceEnd> {
+) -> Result<ServerEnd<P>> {
     let local = matches!(address, Address::Unix(_));
     if !local {
         // Fails for a peer that is gone already; the greeting says so.
         let _ = sockopt::set_tcp_nodelay(&socket, true);
     }
-    let peer = peer_name(&socket, Role::Host, address);
+    let process = process(&socket, address);
+    let peer = peer_name(&socket, P::CALLER, address, process);
     let greeting = Greeting {
         socket: &socket,
         peer: &peer,
@@ -200,14 +203,22 @@ fn greet(
         patience: options.handshake,
         stop,
     };
-    let agreement = greeting.agree(Role::Device, options, local)?;
+    let agreement = greeting.agree::<P>(End::Server, options, local)?;
     if agreement.slots > 0 {
-        let shared = greeting.take_memory(agreement.slots)?;
-        let (pipes, cut) = shm::pipes(Role::Device, shared, socket, &peer);
-        return link::open(Role::Device, &agreement, options, peer, pipes, cut);
+        let layout = Layout::new(agreement.slots, P::SERVER_LENDS);
+        let shared = greeting.take_memory(layout)?;
+        let (pipes, cut) = shm::pipes(End::Server, shared, socket, &peer);
+        return link::open::<P, _, _>(
+            End::Server,
+            &agreement,
+            options,
+            (peer, process),
+            pipes,
+            cut,
+        );
     }
     let (pipes, cut) = stream::pipes(&Arc::new(socket), &peer);
-    link::open(Role::Device, &agreement, options, peer, pipes, cut)
+    link::open::<P, _, _>(End::Server, &agreement, options, (peer, process), pipes, cut)
 }
 
 fn bind_unix(path: &Path) -> std::result::Result<OwnedFd, String> {

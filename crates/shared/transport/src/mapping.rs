@@ -15,26 +15,37 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const BLOCK_WORDS: usize = BLOCK_SIZE / 8;
-/// Words of the ring of messages to the Service: room for a few transactions without images.
-const TO_SERVICE_WORDS: u64 = 32 << 10;
-/// Words of the ring of messages from the Service, which are small.
-const FROM_SERVICE_WORDS: u64 = 8 << 10;
+/// Words of the ring of messages to the server: room for a few of them without blocks.
+const TO_SERVER_WORDS: u64 = 32 << 10;
+/// Words of the ring of messages from the server, which are small but for their blocks.
+const FROM_SERVER_WORDS: u64 = 8 << 10;
+
+/// Slots that one side lends to the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arena {
+    /// Slots that come back. It has room for all of them, so it is never full.
+    pub freed: Place,
+    /// Its first word.
+    first: usize,
+}
 
 /// Where everything lies, in words. Both sides compute it from the number of slots that they
 /// agreed on; nothing in the memory says it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    pub to_service: Place,
-    pub from_service: Place,
-    /// Slots that the Service gives back. It has room for all of them, so it is never full.
-    pub freed: Place,
+    pub to_server: Place,
+    pub from_server: Place,
+    /// What the caller lends.
+    pub callers: Arena,
+    /// What the server lends, if it does.
+    pub servers: Option<Arena>,
     slots: u32,
-    arena: usize,
     words: usize,
 }
 
 impl Layout {
-    pub fn new(slots: u32) -> Self {
+    /// For so many slots of each side that lends: the caller, and with `both` the server.
+    pub fn new(slots: u32, both: bool) -> Self {
         let (mut control, mut data) = (0, BLOCK_WORDS);
         let mut place = |capacity: u64| {
             let place = Place { control, data, capacity };
@@ -42,11 +53,15 @@ impl Layout {
             data += capacity as usize;
             place
         };
-        let (to_service, from_service) = (place(TO_SERVICE_WORDS), place(FROM_SERVICE_WORDS));
-        let freed = place(u64::from(slots).next_power_of_two());
-        let arena = data.next_multiple_of(BLOCK_WORDS);
-        let words = arena + slots as usize * BLOCK_WORDS;
-        Self { to_service, from_service, freed, slots, arena, words }
+        let (to_server, from_server) = (place(TO_SERVER_WORDS), place(FROM_SERVER_WORDS));
+        let mut freed = || place(u64::from(slots).next_power_of_two());
+        let (freed, also_freed) = (freed(), both.then(freed));
+        let first = data.next_multiple_of(BLOCK_WORDS);
+        let arena = slots as usize * BLOCK_WORDS;
+        let callers = Arena { freed, first };
+        let servers = also_freed.map(|freed| Arena { freed, first: first + arena });
+        let words = first + arena * if both { 2 } else { 1 };
+        Self { to_server, from_server, callers, servers, slots, words }
     }
 
     /// Length of the whole in bytes.
@@ -59,9 +74,9 @@ impl Layout {
     }
 
     /// The slot's words.
-    fn slot(&self, slot: u32) -> Range<usize> {
+    fn slot(&self, arena: &Arena, slot: u32) -> Range<usize> {
         assert!(slot < self.slots, "slots are checked where they arrive");
-        let start = self.arena + slot as usize * BLOCK_WORDS;
+        let start = arena.first + slot as usize * BLOCK_WORDS;
         start..start + BLOCK_WORDS
     }
 }
@@ -73,10 +88,9 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// New memory for `slots` slots, sealed against any change of its size, and the descriptor to
+    /// New memory with this layout, sealed against any change of its size, and the descriptor to
     /// pass on. Its pages are taken now: a shortage is an error here, not a signal later.
-    pub fn create(slots: u32) -> Result<(Self, OwnedFd)> {
-        let layout = Layout::new(slots);
+    pub fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
         let cannot = |e: io::Error| {
             Error::Refused(format!("cannot have {} bytes of shared memory: {e}", layout.len()))
         };
@@ -99,8 +113,7 @@ impl Mapping {
     /// # Errors
     /// It could be made smaller while it is used, which would end this process by a signal, or has
     /// another size.
-    pub fn open(slots: u32, fd: &OwnedFd) -> Result<Self> {
-        let layout = Layout::new(slots);
+    pub fn open(layout: Layout, fd: &OwnedFd) -> Result<Self> {
         let refused = |why: String| Error::Refused(format!("the shared memory passed {why}"));
         let seals = rustix::fs::fcntl_get_seals(fd)
             .map_err(|e| refused(format!("is not a memfd ({})", io::Error::from(e))))?;
@@ -125,13 +138,13 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.layout.words) }
     }
 
-    fn slot(&self, slot: u32) -> &[AtomicU64] {
-        self.words().get(self.layout.slot(slot)).expect("the layout ends with its slots")
+    fn slot(&self, arena: &Arena, slot: u32) -> &[AtomicU64] {
+        self.words().get(self.layout.slot(arena, slot)).expect("the layout ends with its slots")
     }
 
     /// Copies a block into a slot.
-    pub fn write_slot(&self, slot: u32, block: &[u8; BLOCK_SIZE]) {
-        let words = self.slot(slot);
+    pub fn write_slot(&self, arena: &Arena, slot: u32, block: &[u8; BLOCK_SIZE]) {
+        let words = self.slot(arena, slot);
         let (chunks, _) = block.as_chunks::<8>();
         for (word, bytes) in words.iter().zip(chunks) {
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
@@ -139,8 +152,8 @@ impl Mapping {
     }
 
     /// Copies a block out of a slot, each of its words read once.
-    pub fn read_slot(&self, slot: u32, block: &mut [u8; BLOCK_SIZE]) {
-        let words = self.slot(slot);
+    pub fn read_slot(&self, arena: &Arena, slot: u32, block: &mut [u8; BLOCK_SIZE]) {
+        let words = self.slot(arena, slot);
         let (chunks, _) = block.as_chunks_mut::<8>();
         for (word, bytes) in words.iter().zip(chunks) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();

@@ -1,8 +1,8 @@
-//! How the shared memory and what wakes a sleeper get from the Runtime to the Service: as
+//! How the shared memory and what wakes a sleeper get from the caller to the server: as
 //! descriptors over the unix socket, after the greeting.
 
 use crate::handshake::Greeting;
-use crate::mapping::Mapping;
+use crate::mapping::{Layout, Mapping};
 use crate::socket::{MAX_FDS, Socket};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 use siftfs_base::{Error, Result, corrupt};
-use siftfs_wire::codec::frame::Took;
+use siftfs_codec::frame::Took;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,10 +60,10 @@ impl Bell {
 /// The bells as one side has them. For each of the two directions of messages: one that says that
 /// words are there, one that says that there is room.
 pub(crate) struct Bells {
-    pub to_service_words: Bell,
-    pub to_service_room: Bell,
-    pub from_service_words: Bell,
-    pub from_service_room: Bell,
+    pub to_server_words: Bell,
+    pub to_server_room: Bell,
+    pub from_server_words: Bell,
+    pub from_server_room: Bell,
 }
 
 /// What both sides share.
@@ -76,22 +76,22 @@ impl Bells {
     fn pair() -> rustix::io::Result<(Bells, Bells)> {
         let (a, b, c, d) = (Bell::pair()?, Bell::pair()?, Bell::pair()?, Bell::pair()?);
         let side = |a, b, c, d| Bells {
-            to_service_words: a,
-            to_service_room: b,
-            from_service_words: c,
-            from_service_room: d,
+            to_server_words: a,
+            to_server_room: b,
+            from_server_words: c,
+            from_server_room: d,
         };
         Ok((side(a.0, b.0, c.0, d.0), side(a.1, b.1, c.1, d.1)))
     }
 }
 
 impl Greeting<'_> {
-    /// The Runtime's part: makes the memory and passes it on.
+    /// The caller's part: makes the memory and passes it on.
     ///
     /// # Errors
-    /// No memory is shared, or the Service does not accept it.
-    pub fn give_memory(&self, slots: u32) -> Result<Shared> {
-        let made = Mapping::create(slots).and_then(|(memory, fd)| {
+    /// No memory is shared, or the server does not accept it.
+    pub fn give_memory(&self, layout: Layout) -> Result<Shared> {
+        let made = Mapping::create(layout).and_then(|(memory, fd)| {
             let (ours, theirs) = Bells::pair().map_err(|e| self.failed(&e))?;
             let shared = Shared { memory: Arc::new(memory), bells: ours };
             Ok((shared, fd, theirs))
@@ -103,10 +103,10 @@ impl Greeting<'_> {
         };
         let fds = [
             fd.as_fd(),
-            theirs.to_service_words.0.as_fd(),
-            theirs.to_service_room.0.as_fd(),
-            theirs.from_service_words.0.as_fd(),
-            theirs.from_service_room.0.as_fd(),
+            theirs.to_server_words.0.as_fd(),
+            theirs.to_server_room.0.as_fd(),
+            theirs.from_server_words.0.as_fd(),
+            theirs.from_server_room.0.as_fd(),
         ];
         self.pass(&fds)?;
         self.conclude(Ok(shared))
@@ -121,19 +121,19 @@ impl Greeting<'_> {
         }
     }
 
-    /// The Service's part: takes the memory and checks that it is what was agreed on.
+    /// The server's part: takes the memory and checks that it is what was agreed on.
     ///
     /// # Errors
-    /// The Runtime passed something else; it is told.
-    pub fn take_memory(&self, slots: u32) -> Result<Shared> {
+    /// The caller passed something else; it is told.
+    pub fn take_memory(&self, layout: Layout) -> Result<Shared> {
         let taken = self.take_fds().and_then(|fds| {
             let [memory, a, b, c, d] = fds;
-            let memory = Arc::new(Mapping::open(slots, &memory)?);
+            let memory = Arc::new(Mapping::open(layout, &memory)?);
             let bells = Bells {
-                to_service_words: Bell(a),
-                to_service_room: Bell(b),
-                from_service_words: Bell(c),
-                from_service_room: Bell(d),
+                to_server_words: Bell(a),
+                to_server_room: Bell(b),
+                from_server_words: Bell(c),
+                from_server_room: Bell(d),
             };
             Ok(Shared { memory, bells })
         });

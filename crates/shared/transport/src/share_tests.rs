@@ -1,5 +1,4 @@
 use super::*;
-use crate::mapping::Layout;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -20,8 +19,9 @@ fn greeting<'a>(socket: &'a Socket, stop: &'a AtomicBool) -> Greeting<'a> {
 /// A Service and a Runtime that passes `memory` and three of its bells more or less.
 fn passes(memory: &OwnedFd, fds: usize) -> (Result<Shared>, Result<()>) {
     let (host, device) = sockets();
-    let device =
-        std::thread::spawn(move || greeting(&device, &AtomicBool::new(false)).take_memory(SLOTS));
+    let device = std::thread::spawn(move || {
+        greeting(&device, &AtomicBool::new(false)).take_memory(Layout::new(SLOTS, false))
+    });
     let stop = AtomicBool::new(false);
     let host = greeting(&host, &stop);
     let fds = vec![memory.as_fd(); fds];
@@ -40,7 +40,7 @@ fn memfd(len: u64, seals: SealFlags) -> OwnedFd {
 
 #[test]
 fn memory_of_the_wrong_size_unsealed_or_of_another_kind_is_refused_on_both_sides() {
-    let len = Layout::new(SLOTS).len();
+    let len = Layout::new(SLOTS, false).len();
     let both = SealFlags::SHRINK | SealFlags::GROW;
     let file = OwnedFd::from(tempfile::tempfile().unwrap());
     ftruncate(&file, len).unwrap();
@@ -65,7 +65,7 @@ fn memory_of_the_wrong_size_unsealed_or_of_another_kind_is_refused_on_both_sides
 
 #[test]
 fn another_number_of_descriptors_is_refused() {
-    let len = Layout::new(SLOTS).len();
+    let len = Layout::new(SLOTS, false).len();
     let fd = memfd(len, SealFlags::SHRINK | SealFlags::GROW);
     for n in [1, MAX_FDS - 1] {
         let error = passes(&fd, n).0.err().expect("refused").to_string();

@@ -1,18 +1,19 @@
 //! Frames over shared memory: a ring of words in each direction, and an arena of slots in which
-//! the Runtime lends blocks to the Service. The unix socket stays open and is silent: the end of
+//! the caller lends blocks to the server, and one the other way round where the protocol's server
+//! lends, too. The unix socket stays open and is silent: the end of
 //! the peer's process is the end of the socket.
 //!
 //! A block is copied once, into its slot, and read from there where it is needed. A block for which
 //! no slot is free goes through the ring instead, so no thread ever waits for slots.
 
-use crate::handshake::Role;
+use crate::handshake::End;
 use crate::link::{Cut, RecvPipe, SendPipe};
-use crate::mapping::Mapping;
+use crate::mapping::{Arena, Mapping};
 use crate::ring::{Consumer, Producer};
 use crate::share::{Bell, Bells, Shared, failed};
 use crate::socket::Socket;
 use siftfs_base::{BLOCK_SIZE, Error, LentBlock, Result, SharedBlock, corrupt};
-use siftfs_wire::codec::frame::{Source, Took};
+use siftfs_codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -63,25 +64,28 @@ struct ShmCut(Arc<Socket>);
 
 /// The two pipes of one side, and what ends them.
 pub(crate) fn pipes(
-    role: Role,
+    end: End,
     shared: Shared,
     socket: Socket,
     peer: &str,
 ) -> ((ShmSender, ShmReceiver), Box<dyn Cut>) {
     let Shared { memory, bells } = shared;
-    let Bells { to_service_words, to_service_room, from_service_words, from_service_room } = bells;
+    let Bells { to_server_words, to_server_room, from_server_words, from_server_room } = bells;
     let layout = memory.layout;
-    let (out, back) = match role {
-        Role::Host => (
-            (layout.to_service, to_service_words, to_service_room),
-            (layout.from_service, from_service_words, from_service_room),
+    let (out, back) = match end {
+        End::Caller => (
+            (layout.to_server, to_server_words, to_server_room),
+            (layout.from_server, from_server_words, from_server_room),
         ),
-        Role::Device => (
-            (layout.from_service, from_service_words, from_service_room),
-            (layout.to_service, to_service_words, to_service_room),
+        End::Server => (
+            (layout.from_server, from_server_words, from_server_room),
+            (layout.to_server, to_server_words, to_server_room),
         ),
     };
-    let host = role == Role::Host;
+    let (lent, borrowed) = match end {
+        End::Caller => (Some(layout.callers), layout.servers),
+        End::Server => (layout.servers, Some(layout.callers)),
+    };
     let socket = Arc::new(socket);
     let common = || Common { socket: socket.clone(), peer: peer.into() };
     let sender = ShmSender {
@@ -89,7 +93,7 @@ pub(crate) fn pipes(
         ring: Producer::new(memory.clone(), out.0),
         words: out.1,
         room: out.2,
-        lender: host.then(|| Lender::new(&memory)),
+        lender: lent.map(|arena| Lender::new(&memory, arena)),
     };
     let receiver = ShmReceiver {
         common: common(),
@@ -97,7 +101,7 @@ pub(crate) fn pipes(
         words: back.1,
         room: back.2,
         ended: false,
-        borrower: (!host).then(|| Borrower::new(&memory)),
+        borrower: borrowed.map(|arena| Borrower::new(&memory, arena)),
     };
     ((sender, receiver), Box::new(ShmCut(socket)))
 }
@@ -194,7 +198,7 @@ impl RecvPipe for ShmReceiver {
                 [] => Ok(Vec::new()),
                 _ => Err(corrupt(
                     format!("message from {}", self.common.peer),
-                    "a Service lends no blocks",
+                    "this side lends no blocks",
                 )),
             };
         };
@@ -202,26 +206,28 @@ impl RecvPipe for ShmReceiver {
     }
 }
 
-/// The Runtime's side of the arena.
+/// The side that lends.
 struct Lender {
     memory: Arc<Mapping>,
+    arena: Arena,
     freed: Consumer<Mapping>,
     free: Vec<u32>,
     lent: Vec<bool>,
 }
 
 impl Lender {
-    fn new(memory: &Arc<Mapping>) -> Self {
+    fn new(memory: &Arc<Mapping>, arena: Arena) -> Self {
         let slots = memory.layout.slots();
         Self {
             memory: memory.clone(),
-            freed: Consumer::new(memory.clone(), memory.layout.freed),
+            arena,
+            freed: Consumer::new(memory.clone(), arena.freed),
             free: (0..slots).rev().collect(),
             lent: vec![false; slots as usize],
         }
     }
 
-    /// Takes back what the Service gave back.
+    /// Takes back what the peer gave back.
     fn collect(&mut self) -> Result<()> {
         let n = self.freed.available()?;
         for _ in 0..n {
@@ -250,16 +256,17 @@ impl Lender {
         let n = blocks.len().min(self.free.len());
         let slots = self.free.split_off(self.free.len() - n);
         for (slot, block) in slots.iter().zip(blocks) {
-            self.memory.write_slot(*slot, block);
+            self.memory.write_slot(&self.arena, *slot, block);
             *self.lent.get_mut(*slot as usize).expect("slots are counted from 0") = true;
         }
         Ok(slots)
     }
 }
 
-/// The Service's side of the arena.
+/// The side that borrows.
 struct Borrower {
     memory: Arc<Mapping>,
+    arena: Arena,
     slots: Arc<Slots>,
 }
 
@@ -269,11 +276,11 @@ struct Slots {
 }
 
 impl Borrower {
-    fn new(memory: &Arc<Mapping>) -> Self {
+    fn new(memory: &Arc<Mapping>, arena: Arena) -> Self {
         let used = vec![false; memory.layout.slots() as usize];
-        let freed = Producer::new(memory.clone(), memory.layout.freed);
+        let freed = Producer::new(memory.clone(), arena.freed);
         let slots = Arc::new(Slots { state: Mutex::new((used, freed)) });
-        Self { memory: memory.clone(), slots }
+        Self { memory: memory.clone(), arena, slots }
     }
 
     fn borrow(&self, slot: u32, peer: &str) -> Result<SharedBlock> {
@@ -282,20 +289,21 @@ impl Borrower {
             return Err(corrupt(format!("message from {peer}"), detail));
         }
         let (memory, slots) = (self.memory.clone(), self.slots.clone());
-        Ok(SharedBlock::lent(LentSlot { memory, slots, slot }))
+        Ok(SharedBlock::lent(LentSlot { memory, arena: self.arena, slots, slot }))
     }
 }
 
 /// A slot that was lent to us, until it is dropped.
 struct LentSlot {
     memory: Arc<Mapping>,
+    arena: Arena,
     slots: Arc<Slots>,
     slot: u32,
 }
 
 impl LentBlock for LentSlot {
     fn read(&self, into: &mut [u8; BLOCK_SIZE]) {
-        self.memory.read_slot(self.slot, into);
+        self.memory.read_slot(&self.arena, self.slot, into);
     }
 }
 
@@ -314,8 +322,8 @@ impl Slots {
     fn give_back(&self, slot: u32) {
         let (used, freed) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *used.get_mut(slot as usize).expect("only what was taken comes back") = false;
-        // There is room for all slots; if the ring says otherwise, the Runtime broke it, and only
-        // the Runtime misses the slot.
+        // There is room for all slots; if the ring says otherwise, the peer broke it, and only the
+        // peer misses the slot.
         if freed.room().is_ok_and(|room| room > 0) {
             freed.put(u64::from(slot));
             let _ = freed.publish();

@@ -1,10 +1,11 @@
 use super::*;
 use crate::handshake::{Agreement, Greeting};
+use crate::mapping::Layout;
 use crate::ring::{Memory, Place};
-use crate::{DeviceEnd, HostEnd, Received, TransportOptions, link};
+use crate::{CallerEnd, Received, ServerEnd, TransportOptions, link};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use siftfs_base::BlockRun;
-use siftfs_wire::{DirectRun, FromService, ToService};
+use siftfs_wire::{BlockProtocol, DirectRun, FromService, ToService};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -12,8 +13,8 @@ const SLOTS: u32 = 4;
 
 /// Two ends over shared memory, and that memory.
 struct Rig {
-    host: HostEnd,
-    device: DeviceEnd,
+    host: CallerEnd<BlockProtocol>,
+    device: ServerEnd<BlockProtocol>,
     memory: Arc<Mapping>,
     host_socket: Socket,
 }
@@ -27,7 +28,8 @@ fn rig() -> Rig {
     let greeting = |socket, give| {
         let stop = &AtomicBool::new(false);
         let greeting = Greeting { socket, peer: "the peer", deadline, patience, stop };
-        if give { greeting.give_memory(SLOTS) } else { greeting.take_memory(SLOTS) }
+        let layout = Layout::new(SLOTS, false);
+        if give { greeting.give_memory(layout) } else { greeting.take_memory(layout) }
     };
     let (ours, theirs) = std::thread::scope(|s| {
         let theirs = s.spawn(|| greeting(&b, false).unwrap());
@@ -40,10 +42,24 @@ fn rig() -> Rig {
     let stall = Duration::from_secs(3600);
     let options = TransportOptions { heartbeat, stall, ..Default::default() };
     let agreement = Agreement { version: 1, max_message: 1 << 20, slots: SLOTS };
-    let (host, cut) = pipes(Role::Host, ours, a, "the Service");
-    let host = link::open(Role::Host, &agreement, &options, "the Service".into(), host, cut);
-    let (device, cut) = pipes(Role::Device, theirs, b, "the Runtime");
-    let device = link::open(Role::Device, &agreement, &options, "the Runtime".into(), device, cut);
+    let (host, cut) = pipes(End::Caller, ours, a, "the Service");
+    let host = link::open::<BlockProtocol, _, _>(
+        End::Caller,
+        &agreement,
+        &options,
+        ("the Service".into(), None),
+        host,
+        cut,
+    );
+    let (device, cut) = pipes(End::Server, theirs, b, "the Runtime");
+    let device = link::open::<BlockProtocol, _, _>(
+        End::Server,
+        &agreement,
+        &options,
+        ("the Runtime".into(), None),
+        device,
+        cut,
+    );
     Rig { host: host.unwrap(), device: device.unwrap(), memory, host_socket }
 }
 
@@ -57,7 +73,7 @@ fn direct(seeds: &[u8]) -> ToService {
     ToService::Direct { seq: siftfs_base::TxnSeq(1), runs, waited: true }
 }
 
-fn receive(device: &mut DeviceEnd) -> Result<Option<ToService>> {
+fn receive(device: &mut ServerEnd<BlockProtocol>) -> Result<Option<ToService>> {
     match device.receiver.recv(Some(Duration::ZERO))? {
         Received::Message(message) => Ok(Some(message)),
         Received::Timeout => Ok(None),
@@ -82,12 +98,12 @@ const HEAD: usize = 8;
 fn forged_positions_break_the_connection_and_nothing_else() {
     for position in [u64::MAX, 1 << 63, (32 << 10) + 1] {
         let mut rig = rig();
-        forge(&rig, rig.memory.layout.to_service, TAIL, position);
+        forge(&rig, rig.memory.layout.to_server, TAIL, position);
         is_corrupt(receive(&mut rig.device), "further apart than its size");
         assert!(rig.device.sender.send(FromService::Statistics(Box::default())).is_err());
     }
     let rig = rig();
-    forge(&rig, rig.memory.layout.to_service, HEAD, 1);
+    forge(&rig, rig.memory.layout.to_server, HEAD, 1);
     is_corrupt(rig.host.sender.send(ToService::Statistics), "further apart than its size");
 }
 
@@ -96,14 +112,14 @@ fn a_message_changed_in_the_ring_is_refused_whatever_word_it_is() {
     let words = {
         let rig = rig();
         rig.host.sender.send(direct(&[1, 2])).unwrap();
-        rig.memory.word(rig.memory.layout.to_service.control + TAIL).load(Ordering::SeqCst)
+        rig.memory.word(rig.memory.layout.to_server.control + TAIL).load(Ordering::SeqCst)
     };
     assert!(words > 8, "a header, a section with two slots");
     for word in 0..words as usize {
         for flip in [1, 1 << 31, u64::MAX] {
             let mut rig = rig();
             rig.host.sender.send(direct(&[1, 2])).unwrap();
-            let changed = rig.memory.word(rig.memory.layout.to_service.data + word);
+            let changed = rig.memory.word(rig.memory.layout.to_server.data + word);
             changed.store(changed.load(Ordering::SeqCst) ^ flip, Ordering::SeqCst);
             is_corrupt(receive(&mut rig.device), "message 0 from the Runtime");
         }
@@ -113,15 +129,15 @@ fn a_message_changed_in_the_ring_is_refused_whatever_word_it_is() {
 #[test]
 fn a_slot_lent_twice_or_given_back_unasked_breaks_the_connection() {
     let rig = rig();
-    let back = rig.memory.layout.freed;
+    let back = rig.memory.layout.callers.freed;
     for slot in [3, 4, u64::MAX] {
-        let mut lender = Lender::new(&rig.memory);
+        let mut lender = Lender::new(&rig.memory, rig.memory.layout.callers);
         rig.memory.word(back.data).store(slot, Ordering::SeqCst);
         forge(&rig, back, TAIL, 1);
         is_corrupt(lender.collect(), "came back and was not lent");
         forge(&rig, back, TAIL, 0);
     }
-    let borrower = Borrower::new(&rig.memory);
+    let borrower = Borrower::new(&rig.memory, rig.memory.layout.callers);
     let kept = borrower.borrow(2, "the Runtime").unwrap();
     is_corrupt(borrower.borrow(2, "the Runtime"), "lent before");
     is_corrupt(borrower.borrow(SLOTS, "the Runtime"), "lent before");
@@ -132,8 +148,9 @@ fn a_slot_lent_twice_or_given_back_unasked_breaks_the_connection() {
 #[test]
 fn a_slot_comes_back_when_the_last_reference_to_its_block_is_dropped() {
     let mut rig = rig();
-    let freed =
-        |rig: &Rig| rig.memory.word(rig.memory.layout.freed.control + TAIL).load(Ordering::SeqCst);
+    let freed = |rig: &Rig| {
+        rig.memory.word(rig.memory.layout.callers.freed.control + TAIL).load(Ordering::SeqCst)
+    };
     rig.host.sender.send(direct(&[1, 2, 3])).unwrap();
     let message = receive(&mut rig.device).unwrap().expect("a message");
     let ToService::Direct { runs, .. } = &message else { panic!("another message") };
@@ -169,7 +186,9 @@ fn a_block_that_was_looked_at_does_not_change_any_more() {
     let Some(ToService::Direct { runs, .. }) = message else { panic!("another message") };
     let lent = &runs[0].data[0];
     assert_eq!(lent[..], [1; BLOCK_SIZE]);
-    (0..SLOTS).for_each(|slot| rig.memory.write_slot(slot, &[0xee; BLOCK_SIZE]));
+    (0..SLOTS).for_each(|slot| {
+        rig.memory.write_slot(&rig.memory.layout.callers, slot, &[0xee; BLOCK_SIZE])
+    });
     assert_eq!(lent[..], [1; BLOCK_SIZE], "a second look saw other bytes");
     let mut copied = [0; BLOCK_SIZE];
     lent.copy_to(&mut copied);
@@ -182,7 +201,9 @@ fn a_block_that_nobody_looked_at_is_read_from_its_slot() {
     let mut rig = rig();
     rig.host.sender.send(direct(&[1])).unwrap();
     let message = receive(&mut rig.device).unwrap();
-    (0..SLOTS).for_each(|slot| rig.memory.write_slot(slot, &[0xee; BLOCK_SIZE]));
+    (0..SLOTS).for_each(|slot| {
+        rig.memory.write_slot(&rig.memory.layout.callers, slot, &[0xee; BLOCK_SIZE])
+    });
     let Some(ToService::Direct { runs, .. }) = message else { panic!("another message") };
     let mut copied = [0; BLOCK_SIZE];
     runs[0].data[0].copy_to(&mut copied);

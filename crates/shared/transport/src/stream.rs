@@ -4,7 +4,7 @@
 use crate::link::{Cut, RecvPipe, SendPipe};
 use crate::socket::Socket;
 use siftfs_base::{Error, Result, SharedBlock};
-use siftfs_wire::codec::frame::{Source, Took};
+use siftfs_codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::link::{Link, RecvPipe, SendPipe};
 use siftfs_base::{Error, Result};
-use siftfs_wire::codec::Message;
+use siftfs_codec::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

@@ -4,11 +4,11 @@ mod support;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use siftfs_base::Error;
-use siftfs_transport::{Address, DeviceEnd, Received, TransportOptions, connect};
-use siftfs_wire::ToService;
+use siftfs_transport::{Address, Received, TransportOptions, connect};
+use siftfs_wire::{BlockProtocol, ToService};
 use std::process::{Child, Command};
 use std::time::Duration;
-use support::{OUTSIDE, Way, bulk, patient, samples};
+use support::{DeviceEnd, HostEnd, OUTSIDE, Way, bulk, patient, samples};
 
 const ADDRESS: &str = "SIFTFS_TEST_ADDRESS";
 const WAY: &str = "SIFTFS_TEST_WAY";
@@ -63,11 +63,11 @@ fn child(way: Way, role: &str, options: &TransportOptions) -> (Killed, DeviceEnd
     (child, device)
 }
 
-fn in_child(options: TransportOptions) -> siftfs_transport::HostEnd {
+fn in_child(options: TransportOptions) -> HostEnd {
     let way = std::env::var(WAY).unwrap();
     let way = OUTSIDE.into_iter().find(|w| format!("{w:?}") == way).unwrap();
     let address: Address = std::env::var(ADDRESS).unwrap().parse().unwrap();
-    connect(&address, &way.options(&options)).unwrap()
+    connect::<BlockProtocol>(&address, &way.options(&options)).unwrap()
 }
 
 #[test]

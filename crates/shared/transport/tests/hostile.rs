@@ -4,15 +4,15 @@
 
 mod support;
 
-use siftfs_transport::{Address, Listener, Received, TransportOptions, connect};
-use siftfs_wire::ToService;
+use siftfs_transport::{Address, Received, TransportOptions, connect};
+use siftfs_wire::{BlockProtocol, ToService};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::{patient, samples};
+use support::{Listener, patient, samples};
 
 /// Notes the largest allocation.
 struct Watching;
@@ -57,7 +57,7 @@ fn recorded(dir: &Path) -> Vec<u8> {
     let between = UnixListener::bind(&at_host).unwrap();
     let listener = Listener::bind(&Address::Unix(at_device.clone()), &options()).unwrap();
     let host = std::thread::spawn(move || {
-        let host = connect(&Address::Unix(at_host), &options()).unwrap();
+        let host = connect::<BlockProtocol>(&Address::Unix(at_host), &options()).unwrap();
         messages().into_iter().for_each(|m| host.sender.send(m).unwrap());
         host.sender.close();
     });

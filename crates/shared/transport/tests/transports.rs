@@ -3,8 +3,8 @@
 mod support;
 
 use siftfs_base::Error;
-use siftfs_transport::{Address, Listener, Received, TransportOptions, connect, nobody_listens};
-use siftfs_wire::{FromService, ToService};
+use siftfs_transport::{Address, Received, TransportOptions, connect, nobody_listens};
+use siftfs_wire::{BlockProtocol, FromService, ToService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -248,7 +248,7 @@ mod child {
 }
 
 fn refusal(address: &Address) -> String {
-    match connect(address, &patient()) {
+    match connect::<BlockProtocol>(address, &patient()) {
         Ok(_) => panic!("{address} was connected to"),
         Err(e) => e.to_string(),
     }

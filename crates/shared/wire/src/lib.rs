@@ -6,22 +6,41 @@
 //! [`FromService`]; sequence numbers and credits only grow. A Service that takes over from another
 //! begins with what is durable: after `Welcome` one `Journaled` per transaction that is not
 //! checkpointed and one `Reclaimed`, so that answers may come twice. A Runtime sends again what was
-//! not answered. [`codec`] makes bytes of them, for transports that leave the process.
+//! not answered. `messages.rs` has their form in bytes, for transports that leave the process.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
-pub mod codec;
+mod messages;
+
+#[cfg(test)]
+mod samples;
 
 #[cfg(test)]
 extern crate self as siftfs_wire;
 
 use siftfs_base::{BlockRun, Epoch, SharedBlock, TxnSeq};
+use siftfs_codec::{Party, Protocol};
 use siftfs_log::Transaction;
 pub use siftfs_status::{
     CheckpointReport, DeviceStatistics, IoCounts, OriginCounts, RegionCounts, ServiceStatistics,
     Urgency,
 };
+
+/// The block protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockProtocol;
+
+impl Protocol for BlockProtocol {
+    const NAME: &'static str = "block protocol";
+    const VERSION: u32 = PROTOCOL_VERSION;
+    const OLDEST: u32 = PROTOCOL_OLDEST;
+    const CALLER: Party = Party { number: 1, name: "Runtime", magic: *b"SFt>" };
+    const SERVER: Party = Party { number: 2, name: "Service", magic: *b"SF<f" };
+    const SERVER_LENDS: bool = false;
+    type ToServer = ToService;
+    type FromServer = FromService;
+}
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.

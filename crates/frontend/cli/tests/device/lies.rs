@@ -10,8 +10,9 @@ use rustix::process::Signal;
 use siftfs_base::TxnSeq;
 use siftfs_device::RegionKind;
 use siftfs_log::StagedRef;
-use siftfs_transport::{Address, Listener, Received, Receiver, Sender, TransportOptions, connect};
-use siftfs_wire::{FromService, ToService};
+use siftfs_placement::Listener;
+use siftfs_transport::{Address, Received, Receiver, Sender, TransportOptions, connect};
+use siftfs_wire::{BlockProtocol, FromService, ToService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -43,7 +44,10 @@ impl Between {
                 let Ok(Some(host)) = listener.accept(Some(Duration::from_millis(50))) else {
                     continue;
                 };
-                let Ok(end) = connect(&device, &TransportOptions::default()) else { continue };
+                let Ok(end) = connect::<BlockProtocol>(&device, &TransportOptions::default())
+                else {
+                    continue;
+                };
                 let (a, b, c, d) = (armed.clone(), armed.clone(), ending.clone(), ending.clone());
                 let (to, from) = (end.sender, end.receiver);
                 let (hears, says) = (host.receiver, host.sender);

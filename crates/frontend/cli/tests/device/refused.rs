@@ -6,8 +6,9 @@
 use crate::support::{Setup, siftfs};
 use crate::{Device, address, await_that, has, kill_host, mount, mount_log, put, status, view};
 use rustix::process::Signal;
-use siftfs_transport::{HostEnd, Received, TransportOptions, connect};
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService};
+use siftfs_placement::HostEnd;
+use siftfs_transport::{Received, TransportOptions, connect};
+use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -167,7 +168,7 @@ fn answer(end: &mut HostEnd) -> FromService {
 
 fn hello(setup: &Setup, volume: [u8; 16], epoch: u64) -> FromService {
     let address = address(setup).parse().unwrap();
-    let mut end = connect(&address, &TransportOptions::default()).unwrap();
+    let mut end = connect::<BlockProtocol>(&address, &TransportOptions::default()).unwrap();
     let (version, epoch) = (PROTOCOL_VERSION, siftfs_base::Epoch(epoch));
     end.sender.send(ToService::Hello { version, volume, epoch }).unwrap();
     answer(&mut end)

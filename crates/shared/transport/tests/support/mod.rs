@@ -1,15 +1,19 @@
 //! What the tests of the transports share.
 #![allow(dead_code)]
 
-#[path = "../../../wire/src/codec/samples.rs"]
+#[path = "../../../wire/src/samples.rs"]
 pub mod samples;
 
 use siftfs_base::BlockRun;
 use siftfs_transport::{
-    Address, DeviceEnd, HostEnd, Listener, Received, TransportOptions, connect, in_process,
+    Address, CallerEnd, Received, ServerEnd, TransportOptions, connect, in_process,
 };
-use siftfs_wire::{DirectRun, FromService, ToService};
+use siftfs_wire::{BlockProtocol, DirectRun, FromService, ToService};
 use std::time::Duration;
+
+pub type HostEnd = CallerEnd<BlockProtocol>;
+pub type DeviceEnd = ServerEnd<BlockProtocol>;
+pub type Listener = siftfs_transport::Listener<BlockProtocol>;
 
 /// Options under which nothing is given up for slowness.
 pub fn patient() -> TransportOptions {
@@ -62,11 +66,11 @@ pub fn pair_with(
     device: &TransportOptions,
 ) -> (HostEnd, DeviceEnd) {
     if way == Way::InProcess {
-        return in_process(host.clone());
+        return in_process::<BlockProtocol>(host.clone());
     }
     let (listener, _dir) = way.listen(device);
     let (address, host) = (listener.address(), way.options(host));
-    let host = std::thread::spawn(move || connect(&address, &host));
+    let host = std::thread::spawn(move || connect::<BlockProtocol>(&address, &host));
     let device = listener.accept(None).unwrap().unwrap();
     (host.join().unwrap().unwrap(), device)
 }

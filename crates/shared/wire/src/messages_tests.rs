@@ -1,12 +1,12 @@
-use super::samples::*;
-use super::*;
+use crate::samples::*;
 use crate::{FromService, ToService};
 use proptest::prelude::*;
-use siftfs_base::Error;
+use siftfs_base::{Error, Result};
+use siftfs_codec::{Encoded, Message};
 use std::collections::BTreeSet;
 
 fn there_and_back<M: Message + PartialEq + std::fmt::Debug>(message: &M) {
-    let Encoded { head, blocks } = message.encode();
+    let Encoded { head, blocks } = message.encode().unwrap();
     assert_eq!(&M::decode(&head, blocks).unwrap(), message);
 }
 
@@ -53,17 +53,17 @@ fn every_variant_comes_back_as_it_was() {
 #[test]
 fn the_first_byte_is_the_variants_number() {
     for message in to_service() {
-        assert_eq!(u32::from(message.encode().head[0]), to_service_number(&message));
+        assert_eq!(u32::from(message.encode().unwrap().head[0]), to_service_number(&message));
     }
     for message in from_service() {
-        assert_eq!(u32::from(message.encode().head[0]), from_service_number(&message));
+        assert_eq!(u32::from(message.encode().unwrap().head[0]), from_service_number(&message));
     }
 }
 
 #[test]
 fn a_hint_is_its_number_and_milliseconds() {
     let message = ToService::ExpectUrgent { ms: 0x0102_0364 };
-    assert_eq!(message.encode().head, [9, 0x64, 3, 2, 1]);
+    assert_eq!(message.encode().unwrap().head, [9, 0x64, 3, 2, 1]);
 }
 
 #[test]
@@ -71,15 +71,15 @@ fn bytes_are_little_endian_and_in_the_order_of_the_list() {
     let urgency = crate::Urgency::Emergency;
     let message = ToService::Checkpoint { id: 0x0102, upto: siftfs_base::TxnSeq(3), urgency };
     let expected = [4, 2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 2];
-    assert_eq!(message.encode(), Encoded { head: expected.into(), blocks: vec![] });
+    assert_eq!(message.encode().unwrap(), Encoded { head: expected.into(), blocks: vec![] });
 }
 
 /// A peer of another version is refused; one of the same version reads the same bytes. So the form
 /// of the messages belongs to the number.
 #[test]
 fn the_form_belongs_to_the_version() {
-    let to = to_service().iter().map(Message::encode).collect::<Vec<_>>();
-    let from = from_service().iter().map(Message::encode).collect::<Vec<_>>();
+    let to = to_service().iter().map(|message| message.encode().unwrap()).collect::<Vec<_>>();
+    let from = from_service().iter().map(|message| message.encode().unwrap()).collect::<Vec<_>>();
     let sum = [to, from].concat().iter().fold(0, |sum, Encoded { head, blocks }| {
         let counted = siftfs_base::crc32c_append(sum, &(blocks.len() as u32).to_le_bytes());
         siftfs_base::crc32c_append(counted, head)
@@ -95,7 +95,7 @@ fn the_form_belongs_to_the_version() {
 fn blocks_are_passed_on_and_not_copied() {
     let txn = transaction(3);
     let message = ToService::Submit { txn: Box::new(txn.clone()), waited: false };
-    let Encoded { head, blocks } = message.encode();
+    let Encoded { head, blocks } = message.encode().unwrap();
     let Ok(ToService::Submit { txn: back, .. }) = ToService::decode(&head, blocks) else {
         panic!("no submission")
     };
@@ -111,7 +111,7 @@ fn is_corrupt<M: std::fmt::Debug>(result: Result<M>) {
 #[test]
 fn a_message_cut_short_or_with_something_behind_it_is_none() {
     for message in to_service() {
-        let Encoded { head, blocks } = message.encode();
+        let Encoded { head, blocks } = message.encode().unwrap();
         for len in 0..head.len() {
             is_corrupt(ToService::decode(&head[..len], blocks.clone()));
         }
@@ -141,7 +141,7 @@ fn unknown_kinds_flags_and_operations_are_refused() {
         (&[6, 8], "an error of kind 8"),
         (&[6, 4, 4], "an error of operation 4"),
         (&[6, 6, 1, 0, 0, 0, 0xff], "not UTF-8"),
-        (&[6, 6, 1, 16, 0, 0], "a text of 4097 bytes"),
+        (&[6, 6, 1, 0, 1, 0], "a text of 65537 bytes"),
     ] {
         let error = FromService::decode(head, vec![]).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -160,7 +160,7 @@ fn ranges_that_end_beyond_64_bits_are_refused() {
     let encoded = |place: Place, at| {
         let mut txn = transaction(1);
         place(&mut txn, at);
-        ToService::Submit { txn: txn.into(), waited: true }.encode()
+        ToService::Submit { txn: txn.into(), waited: true }.encode().unwrap()
     };
     for (place, beyond) in places {
         let Encoded { mut head, blocks } = encoded(place, PLACE);
@@ -184,18 +184,22 @@ fn a_count_larger_than_what_follows_is_refused_before_anything_is_allocated() {
     assert!(error.contains("a list of 4294967295 where at most 64 follow"), "{error}");
 }
 
+/// A text is sent whole or not at all; an error has to arrive, so it says that its end is missing.
 #[test]
-fn a_long_text_is_cut_at_a_character() {
-    let why = "ä".repeat(3000);
+fn a_long_text_is_refused_and_an_errors_says_that_it_is_shortened() {
+    let why = "ä".repeat(40_000);
+    let message = ToService::Objection { reason: why.clone() };
+    let error = message.encode().unwrap_err().to_string();
+    assert!(error.contains("a text of 80000 bytes"), "{error}");
     let message = FromService::Failed { error: Error::Refused(format!("x{why}")) };
-    let Encoded { head, blocks } = message.encode();
+    let Encoded { head, blocks } = message.encode().unwrap();
     let Ok(FromService::Failed { error: Error::Refused(text) }) =
         FromService::decode(&head, blocks)
     else {
         panic!("another error")
     };
-    assert_eq!(text.len(), 4095);
-    assert!(why.starts_with(&text[1..]));
+    let begin = text.strip_suffix(" [...]").unwrap();
+    assert!(text.len() == siftfs_codec::MAX_TEXT - 1 && why.starts_with(&begin[1..]));
 }
 
 proptest! {
@@ -216,11 +220,11 @@ proptest! {
     fn damaged_messages_are_refused_or_mean_what_they_say(
         message in any_to_service(), at in any::<proptest::sample::Index>(), flip in 1u8..,
     ) {
-        let Encoded { mut head, blocks } = message.encode();
+        let Encoded { mut head, blocks } = message.encode().unwrap();
         let at = at.index(head.len());
         head[at] ^= flip;
         if let Ok(other) = ToService::decode(&head, blocks) {
-            prop_assert_eq!(other.encode().head, head);
+            prop_assert_eq!(other.encode().unwrap().head, head);
         }
     }
 
@@ -229,10 +233,10 @@ proptest! {
         head in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         if let Ok(message) = FromService::decode(&head, vec![]) {
-            prop_assert_eq!(message.encode().head, head.clone());
+            prop_assert_eq!(message.encode().unwrap().head, head.clone());
         }
         if let Ok(message) = ToService::decode(&head, vec![]) {
-            prop_assert_eq!(message.encode().head, head);
+            prop_assert_eq!(message.encode().unwrap().head, head);
         }
     }
 }

@@ -1,8 +1,9 @@
-use super::super::samples::*;
-use super::super::{Encoded, Message};
 use super::*;
+use crate::Encoded;
 use proptest::prelude::*;
 
+const CALLER: Party = Party { number: 1, name: "caller", magic: *b"->->" };
+const SERVER: Party = Party { number: 2, name: "server", magic: *b"<-<-" };
 const LIMITS: Limits = Limits { version: 1, max_message: 1 << 20, slots: 8 };
 
 /// Bytes that arrive in pieces of at most `piece`, with a pause after each.
@@ -33,7 +34,7 @@ impl Source for Pieces<'_> {
 }
 
 fn reader() -> FrameReader {
-    FrameReader::new(Direction::ToService, LIMITS, "a test")
+    FrameReader::new(CALLER, LIMITS, "a test")
 }
 
 /// All frames in `bytes` and what ended them.
@@ -60,13 +61,33 @@ fn append(sealer: &mut Sealer, kind: Kind, encoded: Encoded, lent: &[u32], out: 
     blocks.iter().for_each(|b| out.extend(&b[..]));
 }
 
+/// A block of which no two differ in only a few bytes.
+fn block(seed: u8) -> SharedBlock {
+    let mut bytes = [0; BLOCK_SIZE];
+    for (i, b) in bytes.iter_mut().enumerate() {
+        *b = (i as u8).wrapping_mul(31) ^ seed.wrapping_add((i >> 8) as u8);
+    }
+    SharedBlock::from(bytes)
+}
+
+/// Messages as a frame sees them: heads of every length up to two words, and blocks.
+fn messages() -> Vec<Encoded> {
+    let head = |len: u8| (0..len).map(|i| i ^ 0x5a).collect::<Vec<u8>>();
+    let mut all: Vec<_> = (1..=17).map(|len| Encoded { head: head(len), blocks: vec![] }).collect();
+    for (len, blocks) in [(1, 1), (8, 2), (13, 3), (200, 0)] {
+        let blocks = (0..blocks).map(|i| block(i + len)).collect();
+        all.push(Encoded { head: head(len), blocks });
+    }
+    all
+}
+
 /// A conversation with every kind of frame, and where each begins.
 fn conversation() -> (Vec<u8>, Vec<usize>) {
-    let (mut sealer, mut bytes) = (Sealer::new(Direction::ToService, &LIMITS), Vec::new());
+    let (mut sealer, mut bytes) = (Sealer::new(CALLER, &LIMITS), Vec::new());
     let mut starts = vec![];
-    for message in to_service() {
+    for message in messages() {
         starts.push(bytes.len());
-        append(&mut sealer, Kind::Message, message.encode(), &[], &mut bytes);
+        append(&mut sealer, Kind::Message, message, &[], &mut bytes);
     }
     let lent = Encoded { head: vec![1, 2, 3], blocks: vec![block(4)] };
     for (kind, encoded, lent) in [
@@ -87,8 +108,8 @@ fn frames_come_back_in_whatever_pieces_they_arrive() {
     for piece in [1, 7, 40, 4096, usize::MAX / 2] {
         let (frames, end) = read_all(&bytes, piece);
         assert_eq!((frames.len() + 1, end), (starts.len(), Ok(false)), "pieces of {piece}");
-        for (frame, message) in frames.iter().zip(to_service()) {
-            let Encoded { head, blocks } = message.encode();
+        for (frame, message) in frames.iter().zip(messages()) {
+            let Encoded { head, blocks } = message;
             assert_eq!((frame.kind, &frame.head, &frame.inline), (Kind::Message, &head, &blocks));
         }
         let [.., beat, lent, end] = &frames[..] else { panic!("too few frames") };
@@ -153,7 +174,7 @@ fn a_frame_lost_repeated_or_out_of_order_breaks_the_conversation() {
 
 #[test]
 fn a_frame_sent_back_is_none() {
-    let mut sealer = Sealer::new(Direction::FromService, &LIMITS);
+    let mut sealer = Sealer::new(SERVER, &LIMITS);
     let mut bytes = Vec::new();
     append(&mut sealer, Kind::Heartbeat, Encoded::default(), &[], &mut bytes);
     refused(&bytes, 0, "a frame in the other direction");
@@ -161,7 +182,7 @@ fn a_frame_sent_back_is_none() {
 
 /// A frame that is valid but for what `change` does to its header.
 fn forged(change: impl Fn(&mut RawHeader)) -> Vec<u8> {
-    let mut sealer = Sealer::new(Direction::ToService, &LIMITS);
+    let mut sealer = Sealer::new(CALLER, &LIMITS);
     let mut head = vec![5];
     let bytes = sealer.seal(Kind::Message, &mut head, &[], &[]);
     let mut raw = RawHeader::read_from_bytes(&bytes).unwrap();
@@ -196,7 +217,7 @@ fn each_forged_header_is_refused_with_its_reason() {
 #[test]
 fn a_refused_frame_is_not_sealed() {
     let sealed = |kind, head: usize, lent: &[u32]| {
-        let mut sealer = Sealer::new(Direction::ToService, &LIMITS);
+        let mut sealer = Sealer::new(CALLER, &LIMITS);
         let seal = || sealer.seal(kind, &mut vec![0; head], lent, &[]);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(seal)).is_ok()
     };
@@ -211,7 +232,7 @@ fn a_refused_frame_is_not_sealed() {
 fn padding_and_slots_are_checked() {
     // A sender that believes in more slots than were agreed on.
     let more = Limits { slots: 9, ..LIMITS };
-    let mut sealer = Sealer::new(Direction::ToService, &more);
+    let mut sealer = Sealer::new(CALLER, &more);
     let mut bytes = Vec::new();
     append(&mut sealer, Kind::Message, Encoded::default(), &[8], &mut bytes);
     let error = read_all(&bytes, 4096).1.unwrap_err().to_string();
@@ -232,7 +253,7 @@ fn a_promise_of_much_allocates_little() {
     for change in changes {
         let bytes = [forged(change), vec![0; 4096]].concat();
         let mut source = Pieces { bytes: &bytes, piece: 4096, pause: false, offered: 0 };
-        let mut reader = FrameReader::new(Direction::ToService, limits, "a test");
+        let mut reader = FrameReader::new(CALLER, limits, "a test");
         while matches!(reader.advance(&mut source), Ok(Step::Nothing { .. })) {}
         assert!(source.offered <= AHEAD_BLOCKS * BLOCK_SIZE, "{} bytes ahead", source.offered);
     }

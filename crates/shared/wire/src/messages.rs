@@ -1,16 +1,15 @@
 //! The format of every message: the numbers of the variants and the order of the fields. Both
 //! are part of the protocol's version; numbers are never used again for something else.
 
-use super::field::{Field, Reader, Writer, bad, fields, variants};
-use super::{Encoded, Message};
 use crate::{
-    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
-    RegionCounts, ServiceStatistics, ToService, Urgency,
+    BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
+    OriginCounts, RegionCounts, ServiceStatistics, ToService, Urgency,
 };
-use siftfs_base::{Result, SharedBlock};
+use siftfs_base::Result;
+use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 
-variants!(ToService {
+variants!(BlockProtocol: ToService {
     1 => Hello { version, volume, epoch },
     2 => Direct { seq, runs, waited },
     3 => Submit { txn, waited },
@@ -23,7 +22,7 @@ variants!(ToService {
     10 => Discard { id, runs },
 });
 
-variants!(FromService {
+variants!(BlockProtocol: FromService {
     1 => Welcome { version, journaled, checkpointed },
     2 => Journaled { seq, bytes, image_pos },
     3 => Reclaimed { seq, journal_tail, lane_tails },
@@ -36,9 +35,9 @@ variants!(FromService {
     5 => Statistics(statistics),
 });
 
-variants!(Urgency { 1 => Background {}, 2 => Emergency {} });
+variants!(BlockProtocol: Urgency { 1 => Background {}, 2 => Emergency {} });
 
-fields!(Transaction {
+fields!(BlockProtocol: Transaction {
     seq,
     ops_cut,
     staged_cut,
@@ -53,13 +52,13 @@ fields!(Transaction {
     drops,
 });
 
-fields!(Digest { lane, from, prev_crc, crc, ranges });
+fields!(BlockProtocol: Digest { lane, from, prev_crc, crc, ranges });
 
-fields!(StagedRef { lane, pos, len, lsn, crc });
+fields!(BlockProtocol: StagedRef { lane, pos, len, lsn, crc });
 
-fields!(DirectRun { run, data });
+fields!(BlockProtocol: DirectRun { run, data });
 
-fields!(CheckpointReport {
+fields!(BlockProtocol: CheckpointReport {
     trigger,
     batch,
     coalesced_batches,
@@ -88,7 +87,7 @@ fields!(CheckpointReport {
     nanos,
 });
 
-fields!(ServiceStatistics {
+fields!(BlockProtocol: ServiceStatistics {
     journaled_transactions,
     journaled_bytes,
     journaled_tags,
@@ -104,13 +103,13 @@ fields!(ServiceStatistics {
     device,
 });
 
-fields!(DeviceStatistics { pid, cpu_us, messages, refusals, hosts, hints, io });
+fields!(BlockProtocol: DeviceStatistics { pid, cpu_us, messages, refusals, hosts, hints, io });
 
-fields!(RegionCounts { area, staging, journal, header });
+fields!(BlockProtocol: RegionCounts { area, staging, journal, header });
 
-fields!(OriginCounts { foreground, background, admin });
+fields!(BlockProtocol: OriginCounts { foreground, background, admin });
 
-fields!(IoCounts {
+fields!(BlockProtocol: IoCounts {
     reads,
     read_bytes,
     writes,
@@ -122,60 +121,47 @@ fields!(IoCounts {
 });
 
 /// A range of bytes of the area that is sent or has arrived ends within 64 bits.
-fn check_range(dst: u64, len: u32) -> Result<()> {
-    match dst.checked_add(u64::from(len)) {
-        Some(_) => Ok(()),
-        None => Err(bad(format!("a tag of {len} bytes at byte {dst}"))),
-    }
+fn ends_within(dst: u64, len: u32) -> bool {
+    dst.checked_add(u64::from(len)).is_some()
 }
 
-fn put_range(dst: u64, len: u32, out: &mut Writer) {
-    check_range(dst, len).expect("a tag is what its reader demands");
+fn put_range(dst: u64, len: u32, out: &mut Writer<BlockProtocol>) {
+    assert!(ends_within(dst, len), "a tag is what its reader demands");
     dst.put(out);
     len.put(out);
 }
 
-fn range(from: &mut Reader<'_>) -> Result<(u64, u32)> {
+fn range(from: &mut Reader<'_, BlockProtocol>) -> Result<(u64, u32)> {
     let (dst, len) = (u64::get(from)?, u32::get(from)?);
-    check_range(dst, len)?;
-    Ok((dst, len))
+    if ends_within(dst, len) {
+        return Ok((dst, len));
+    }
+    Err(from.bad(format!("a tag of {len} bytes at byte {dst}")))
 }
 
-impl Field for ZeroTag {
-    fn put(&self, out: &mut Writer) {
+impl Field<BlockProtocol> for ZeroTag {
+    fn put(&self, out: &mut Writer<BlockProtocol>) {
         put_range(self.dst, self.len, out);
     }
-    fn get(from: &mut Reader<'_>) -> Result<Self> {
+    fn get(from: &mut Reader<'_, BlockProtocol>) -> Result<Self> {
         range(from).map(|(dst, len)| ZeroTag { dst, len })
     }
 }
 
-impl Field for CopyTag {
-    fn put(&self, out: &mut Writer) {
+impl Field<BlockProtocol> for CopyTag {
+    fn put(&self, out: &mut Writer<BlockProtocol>) {
         put_range(self.dst, self.len, out);
         self.source.put(out);
         self.data_offset.put(out);
     }
-    fn get(from: &mut Reader<'_>) -> Result<Self> {
+    fn get(from: &mut Reader<'_, BlockProtocol>) -> Result<Self> {
         let (dst, len) = range(from)?;
         Ok(CopyTag { source: u32::get(from)?, data_offset: u32::get(from)?, dst, len })
     }
 }
 
-impl Message for ToService {
-    fn encode(&self) -> Encoded {
-        super::encode(self)
-    }
-    fn decode(head: &[u8], blocks: Vec<SharedBlock>) -> Result<Self> {
-        super::decode(head, blocks)
-    }
-}
+messages!(BlockProtocol: ToService, FromService);
 
-impl Message for FromService {
-    fn encode(&self) -> Encoded {
-        super::encode(self)
-    }
-    fn decode(head: &[u8], blocks: Vec<SharedBlock>) -> Result<Self> {
-        super::decode(head, blocks)
-    }
-}
+#[cfg(test)]
+#[path = "messages_tests.rs"]
+mod tests;

@@ -8,6 +8,7 @@
 //! where it came from does not have the number or the magic that is expected, and breaks the
 //! connection, as does anything else that is not as it should be.
 
+use crate::Party;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -34,24 +35,6 @@ struct RawHeader {
     section_crc: U32,
     inline_crc: U32,
     crc: U32,
-}
-
-/// Which way a frame goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Runtime to Service.
-    ToService,
-    /// Service to Runtime.
-    FromService,
-}
-
-impl Direction {
-    fn magic(self) -> u32 {
-        match self {
-            Direction::ToService => u32::from_le_bytes(*b"SFt>"),
-            Direction::FromService => u32::from_le_bytes(*b"SF<f"),
-        }
-    }
 }
 
 /// What a frame is for.
@@ -137,9 +120,9 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Starts a direction.
-    pub fn new(direction: Direction, limits: &Limits) -> Self {
-        Self { magic: direction.magic(), limits: *limits, sequence: 0 }
+    /// Starts a direction: `from` sends the frames.
+    pub fn new(from: Party, limits: &Limits) -> Self {
+        Self { magic: u32::from_le_bytes(from.magic), limits: *limits, sequence: 0 }
     }
 
     /// The header of the next frame. `head` becomes its section: padding and the numbers of the
@@ -261,9 +244,10 @@ struct Header {
 const NEW: Part = Part::Header { bytes: [0; HEADER_LEN], have: 0 };
 
 impl FrameReader {
-    /// Reads frames that go in `direction`; `peer` names their sender in errors.
-    pub fn new(direction: Direction, limits: Limits, peer: &str) -> Self {
-        Self { peer: peer.into(), magic: direction.magic(), limits, sequence: 0, part: NEW }
+    /// Reads frames that `from` sends; `peer` names their sender in errors.
+    pub fn new(from: Party, limits: Limits, peer: &str) -> Self {
+        let magic = u32::from_le_bytes(from.magic);
+        Self { peer: peer.into(), magic, limits, sequence: 0, part: NEW }
     }
 
     /// Reads on until a frame is complete or nothing more is there.

@@ -1,0 +1,66 @@
+//! The form of every message: the numbers of the variants and the order of the fields. Both are
+//! part of the protocol's version; numbers are never used again for something else.
+
+mod compound;
+mod requests;
+mod types;
+
+use crate::{Claim, FileProtocol, FromServer, Opening, ToServer, Told};
+use siftfs_base::{Error, Result};
+use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
+use siftfs_proto::Reply;
+
+messages!(FileProtocol: ToServer, FromServer);
+
+variants!(FileProtocol: ToServer {
+    2 => Call { slot, number, credentials, request },
+    3 => Taken { notice },
+    4 => Bye {},
+} tuple {
+    1 => Open(opening),
+});
+
+variants!(FileProtocol: FromServer {
+    1 => Opened { volume, slots },
+    2 => Refused { reason },
+    3 => Answer { slot, number, result },
+    4 => Notice { notice, all, told },
+    5 => Shares { others },
+    6 => Ended { reason },
+});
+
+fields!(FileProtocol: Opening { volume, claim, caches });
+
+variants!(FileProtocol: Claim {
+    1 => Kernel {},
+    2 => Owner {},
+    3 => User { uid, gid, rights },
+});
+
+fields!(FileProtocol: Told { attributes, sizes, data, names });
+
+impl Field<FileProtocol> for std::result::Result<Box<Reply>, Error> {
+    fn put(&self, out: &mut Writer<FileProtocol>) {
+        match self {
+            Ok(reply) => {
+                out.bytes(&[1]);
+                reply.put(out);
+            }
+            Err(error) => {
+                out.bytes(&[2]);
+                error.put(out);
+            }
+        }
+    }
+    fn get(from: &mut Reader<'_, FileProtocol>) -> Result<Self> {
+        match from.take()? {
+            [1] => Box::get(from).map(Ok),
+            [2] => Error::get(from).map(Err),
+            [other] => Err(from.bad(format!("an answer of kind {other}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "forms_tests.rs"]
+mod tests;

@@ -1,0 +1,158 @@
+//! The file protocol on a wire: its calls and answers as messages between two processes.
+//!
+//! A client opens one session per connection ([`ToServer::Open`]) and calls in slots; the server
+//! answers, and tells a session that caches what others change. `docs/design/network.md` is the
+//! page for all of it.
+
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
+mod checks;
+mod forms;
+
+#[cfg(test)]
+mod samples;
+
+pub use checks::check;
+
+use siftfs_base::{Error, InodeNr};
+use siftfs_codec::{Party, Protocol};
+use siftfs_proto::{Credentials, Reply, Request, Rights};
+
+/// Version of this message set. It goes up with every change of a message or of its bytes; a test
+/// holds it to that.
+pub const VERSION: u32 = 1;
+
+/// Longest message in bytes: a compound with all the data and results that it may have.
+pub const MAX_MESSAGE: u64 = 20 << 20;
+
+/// Calls that a session may have under way at a time.
+pub const SLOTS: u32 = 64;
+
+/// The file protocol on a wire.
+#[derive(Clone, Copy, Debug)]
+pub struct FileProtocol;
+
+impl Protocol for FileProtocol {
+    const NAME: &'static str = "file protocol";
+    const VERSION: u32 = VERSION;
+    const OLDEST: u32 = VERSION;
+    const CALLER: Party = Party { number: 3, name: "client", magic: *b"SFc>" };
+    const SERVER: Party = Party { number: 4, name: "server", magic: *b"SF<s" };
+    const SERVER_LENDS: bool = true;
+    type ToServer = ToServer;
+    type FromServer = FromServer;
+}
+
+/// For whom a client would like its session to speak. The server decides by the channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The kernel of this machine.
+    Kernel,
+    /// The process that has the volume open: root, and an administrator.
+    Owner,
+    /// One user.
+    User {
+        /// File-system user id.
+        uid: u32,
+        /// File-system group id.
+        gid: u32,
+        /// Groups and capabilities.
+        rights: Rights,
+    },
+}
+
+/// How a client opens its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The volume's name or UUID; empty for the one that the server has.
+    pub volume: String,
+    /// For whom.
+    pub claim: Claim,
+    /// It keeps what it is told, and takes back what others change.
+    pub caches: bool,
+}
+
+/// Client to server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToServer {
+    /// First message of a connection. Answered by `Opened` or `Refused`.
+    Open(Box<Opening>),
+    /// A request. Answered by `Answer` with the same slot and number.
+    Call {
+        /// One of the session's slots, in which no call is under way.
+        slot: u32,
+        /// The slot's next number, from 0.
+        number: u64,
+        /// Who asks.
+        credentials: Credentials,
+        /// What for.
+        request: Box<Request>,
+    },
+    /// A notice was taken back: nothing of it is shown any more.
+    Taken {
+        /// The notice's number.
+        notice: u64,
+    },
+    /// The session ends. Nothing follows.
+    Bye,
+}
+
+/// What other sessions changed of inodes that this one has looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Inodes whose attributes changed.
+    pub attributes: Vec<InodeNr>,
+    /// Inodes whose size changed.
+    pub sizes: Vec<InodeNr>,
+    /// Files and the range of bytes that changed, `[start, end)`.
+    pub data: Vec<(InodeNr, (u64, u64))>,
+    /// Directories and names in them that appeared, vanished or name something else.
+    pub names: Vec<(InodeNr, Vec<u8>)>,
+}
+
+/// Server to client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FromServer {
+    /// The session is open.
+    Opened {
+        /// The volume's UUID.
+        volume: [u8; 16],
+        /// Calls that it may have under way.
+        slots: u32,
+    },
+    /// It is not, and the connection ends.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
+    /// What a call came to.
+    Answer {
+        /// The call's slot.
+        slot: u32,
+        /// The call's number in it.
+        number: u64,
+        /// Its reply, or why it failed.
+        result: Result<Box<Reply>, Error>,
+    },
+    /// What others changed. Answered by `Taken`.
+    Notice {
+        /// Its number, from 0 on.
+        notice: u64,
+        /// It is about all that the session may have been told while it was alone.
+        all: bool,
+        /// What changed.
+        told: Told,
+    },
+    /// Another session that may change files is open, or no such session any more. Without one,
+    /// what is told need not run out.
+    Shares {
+        /// One is open.
+        others: bool,
+    },
+    /// The server has ended the session.
+    Ended {
+        /// Why, for people.
+        reason: String,
+    },
+}

@@ -1,0 +1,300 @@
+//! Messages for tests: one of every variant at least.
+
+use crate::{Claim, FromServer, Opening, ToServer, Told};
+use siftfs_base::{BLOCK_SIZE, Error, SharedBlock, Timestamp};
+use siftfs_proto::compound::*;
+use siftfs_proto::*;
+use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
+use std::time::Duration;
+
+/// A block of which no two differ in only a few bytes.
+pub fn block(seed: u8) -> SharedBlock {
+    let mut bytes = [0; BLOCK_SIZE];
+    for (i, b) in bytes.iter_mut().enumerate() {
+        *b = (i as u8).wrapping_mul(31) ^ seed.wrapping_add((i >> 8) as u8);
+    }
+    SharedBlock::from(bytes)
+}
+
+fn time(sec: i64) -> Timestamp {
+    Timestamp { sec, nsec: 999_999_999 }
+}
+
+pub fn rights() -> Rights {
+    let (groups, file_size) = (vec![4, 7, u32::MAX], Some(1 << 40));
+    Rights { groups, file_size, running: vec![12], reads_all: true, ..Rights::default() }
+}
+
+pub fn attr() -> Attr {
+    Attr {
+        ino: 12,
+        generation: 3,
+        kind: FileKind::Regular,
+        perm: 0o4755,
+        nlink: 2,
+        uid: 1000,
+        gid: 100,
+        rdev: 0x0801,
+        size: 1 << 33,
+        blocks: 8,
+        atime: time(-5),
+        mtime: time(i64::MAX),
+        ctime: time(i64::MIN),
+        crtime: time(0),
+        held: true,
+    }
+}
+
+fn steps() -> Vec<Step> {
+    let (file, offset) = (FileArg::Step(StepNr(0)), NumberArg::Step(StepNr(3)));
+    let (path, given) = (b"d/name".to_vec(), BytesArg::Given(vec![1, 2, 3]));
+    let part = BytesArg::Part { step: StepNr(3), start: 4, len: 5 };
+    vec![
+        Step::Lookup { path: path.clone() },
+        Step::Open { path: path.clone(), access: Access::Both, truncate: true },
+        Step::Create { path: path.clone(), perm: 0o640 },
+        Step::Read { file: file.clone(), offset: NumberArg::Given(9), len: 10 },
+        Step::Write { file: file.clone(), offset: offset.clone(), data: given.clone() },
+        Step::Append { file: FileArg::Open(Handle(5)), data: part.clone() },
+        Step::Checksum { kind: Checksum::MaskedCrc32c, data: BytesArg::Step(StepNr(3)) },
+        Step::Compress { codec: Codec::Zstd, data: given.clone() },
+        Step::Decompress { codec: Codec::Lz4Frame, data: given.clone(), most: 100 },
+        Step::Patch { file: file.clone(), offset: offset.clone(), data: given.clone() },
+        Step::Add {
+            file: file.clone(),
+            offset: offset.clone(),
+            width: Width::U64,
+            addend: offset.clone(),
+        },
+        Step::CompareAndSet {
+            file: file.clone(),
+            offset: offset.clone(),
+            expected: given.clone(),
+            new: part,
+        },
+        Step::Rename { from: path.clone(), to: b"other".to_vec(), replace: true },
+        Step::Link { file: file.clone(), to: path.clone() },
+        Step::Unlink { path },
+        Step::SetSize { file: file.clone(), size: offset },
+        Step::SetAttributes {
+            file: file.clone(),
+            set: NewAttributes {
+                perm: Some(0o600),
+                mtime: Some(SetTime::Now),
+                ..Default::default()
+            },
+        },
+        Step::Close { file },
+    ]
+}
+
+/// One of every request at least.
+pub fn requests() -> Vec<Request> {
+    use Request as R;
+    let (name, other) = (b"name".to_vec(), vec![0xff, b' ', 0xc3]);
+    let (open, bare) = (Target::Open(Handle(1 << 60)), Target::Inode(13));
+    let range = LockRange::new(5, 9).unwrap();
+    let blocks = WriteData::Blocks(vec![block(1), block(2)]);
+    let wait = Some(LockWait { number: 4, until: WaitUntil::Closed });
+    let set = SetAttr {
+        perm: Some(0o7777),
+        uid: Some(1),
+        gid: Some(2),
+        size: Some(3),
+        atime: Some(SetTime::Now),
+        mtime: Some(SetTime::At(time(5))),
+        ctime: Some(time(6)),
+        kill_priv: true,
+        kill_setgid: false,
+        keep_priv: true,
+    };
+    let entries = vec![
+        PublishEntry {
+            source: PublishSource::Path(name.clone()),
+            to: other.clone(),
+            replace: true,
+        },
+        PublishEntry { source: PublishSource::Open(Handle(3)), to: name.clone(), replace: false },
+    ];
+    let wanted = Wanted::Some { steps: vec![StepNr(3), StepNr(6)], most: 1 << 20 };
+    let compound =
+        Compound { base: 2, steps: steps(), level: Level::Durable, rights: rights(), wanted };
+    vec![
+        R::Lookup { parent: 2, name: name.clone() },
+        R::Forget { ino: 12, count: u64::MAX },
+        R::GetAttr { file: bare },
+        R::SetAttr { file: open, set, times: true },
+        R::ReadLink { ino: 14 },
+        R::MakeNode { parent: 2, name: name.clone(), kind: FileKind::Fifo, perm: 1, rdev: 2 },
+        R::MakeDir { parent: 2, name: other.clone(), perm: 0o755 },
+        R::Symlink { parent: 2, name: name.clone(), target: b"../x".to_vec() },
+        R::Link { ino: 12, parent: 2, name: name.clone() },
+        R::Unlink { parent: 2, name: name.clone() },
+        R::RemoveDir { parent: 2, name: name.clone() },
+        R::Rename {
+            parent: 2,
+            name: name.clone(),
+            new_parent: 12,
+            new_name: other.clone(),
+            mode: RenameMode::WhiteoutNoReplace,
+        },
+        R::Create { parent: 2, name: name.clone(), perm: 0o640 },
+        R::TmpFile { parent: 2, perm: 0o600, exclusive: true },
+        R::Open {
+            ino: 12,
+            access: Access::Read,
+            truncate: true,
+            kill_priv: false,
+            times: true,
+            beside_lease: false,
+        },
+        R::Hold { ino: 12 },
+        R::Release { handle: Handle(7) },
+        R::Read { file: open, offset: 5, len: 6 },
+        R::write(open, 4096, blocks),
+        R::Append { file: open, end: 9, data: vec![7; 300].into(), kill_priv: true, times: false },
+        R::WriteBack { file: bare, offset: 0, data: vec![1].into(), times: true },
+        R::Fsync { file: bare, datasync: true },
+        R::Stage { file: open, datasync: false },
+        R::Barrier,
+        R::Poll { ticket: Ticket(8) },
+        R::Wait { ticket: Ticket(9), timeout: Some(Duration::new(3, 5)) },
+        R::EndSession,
+        R::Allocate { file: open, mode: Allocate::PunchHole, offset: 1, len: 2, times: true },
+        R::Seek { file: open, offset: 3, whence: Seek::Hole },
+        R::OpenDir { ino: 2 },
+        R::ReadDir { handle: Handle(1), cookie: 1 << 62, max_bytes: 4096, plus: true },
+        R::GetXattr { file: bare, name: b"user.x".to_vec() },
+        R::ListXattr { file: open },
+        R::SetXattr {
+            file: open,
+            name: b"user.x".to_vec(),
+            value: vec![0, 1, 2],
+            mode: XattrMode::Create,
+            kill_setgid: true,
+        },
+        R::RemoveXattr { file: open, name: b"user.x".to_vec(), times: true },
+        R::GetFlags { file: open },
+        R::SetFlags { file: open, flags: 0x10 },
+        R::Publish { base: 2, entries, level: Level::Atomic, rights: rights() },
+        R::SectionStart { file: open },
+        R::SectionWrite { section: SectionId(5), offset: 1, data: vec![].into() },
+        R::SectionRead { section: SectionId(5), offset: 1, len: 2 },
+        R::SectionCommit {
+            sections: vec![SectionId(5), SectionId(6)],
+            durable: true,
+            times: false,
+        },
+        R::SectionAbort { section: SectionId(6) },
+        R::Compound(Box::new(compound)),
+        R::GetLock { file: open, owner: 5, range, kind: LockKind::Read },
+        R::SetLock {
+            file: open,
+            ask: LockAsk {
+                owner: 5,
+                pid: 6,
+                place: LockPlace::Range(range),
+                kind: Some(LockKind::Write),
+                wait,
+            },
+        },
+        R::CloseLocks { ino: 12, handle: Handle(4), owner: 9 },
+        R::CancelLock { number: 4 },
+        R::Lease { file: open, writers: Some(2) },
+        R::LeaseWrite { lease: LeaseId(4), offset: 5, data: vec![6].into(), time: Some(time(7)) },
+        R::LeaseLocate { lease: LeaseId(4), first: 5, count: 64, bring: u64::MAX },
+        R::LeaseKeep { lease: LeaseId(4) },
+        R::LeaseReturn { lease: LeaseId(4) },
+        R::StatFs,
+        R::SyncAll,
+        R::Checkpoint,
+        R::Trim { start: 1, len: 2, least: 3 },
+        R::Status,
+    ]
+}
+
+/// One of every reply at least.
+pub fn replies() -> Vec<Reply> {
+    use Reply as R;
+    let entry =
+        |attr| DirEntry { ino: 5, cookie: 6, kind: FileKind::Socket, name: vec![b'n'], attr };
+    let held = HeldLock { kind: LockKind::Write, range: LockRange::ALL, pid: 3 };
+    let values = vec![
+        Value::None,
+        Value::File { ino: 3, handle: Some(Handle(4)) },
+        Value::Number { value: 5, width: Width::U32 },
+        Value::Bytes(vec![1, 2]),
+    ];
+    let written = vec![WrittenFile { ino: 3, resized: true, grown: false }];
+    let done = Compounded::Done { values, names: vec![(2, vec![b'x'])], files: vec![3], written };
+    vec![
+        R::Done,
+        R::Entry(attr()),
+        R::Attr(attr()),
+        R::Created { attr: attr(), handle: Handle(1) },
+        R::Opened { handle: Handle(2) },
+        R::Data(vec![9; 100]),
+        R::Blocks(Blocks::new(vec![block(1), block(2)], 100, 5000)),
+        R::Written { len: 4 },
+        R::WrittenLast { len: 5 },
+        R::Located { cold: 6 },
+        R::Offset(7),
+        R::Dir(vec![entry(None), entry(Some(attr()))]),
+        R::Names(vec![b"user.x".to_vec(), vec![]]),
+        R::Statfs(StatFs { block_size: 4096, name_max: 255, ..StatFs::default() }),
+        R::Flags(0x20),
+        R::Published { names: vec![(2, vec![b'a'])], files: vec![3, 4] },
+        R::Ticket(Ticket(1)),
+        R::Durable(true),
+        R::Section(SectionId(2)),
+        R::Leased { lease: LeaseId(3), term: Duration::from_millis(2000) },
+        R::Lock(None),
+        R::Lock(Some(held)),
+        R::Compounded(done),
+        R::Compounded(Compounded::Refused { step: StepNr(3), errno: 2 }),
+        R::Checkpoint(Box::new(CheckpointReport { batch: 3, ..Default::default() })),
+        R::Trimmed(Trimmed { bytes: 5, failed: 6, incomplete: true }),
+        R::Status(Box::<RuntimeStatus>::default()),
+    ]
+}
+
+/// One of every message to a server, with every request.
+pub fn to_server() -> Vec<ToServer> {
+    let user = Claim::User { uid: 1, gid: 2, rights: rights() };
+    let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
+    let opening = |claim| Opening { volume: "vol".into(), claim, caches: true };
+    let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
+    let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22 };
+    all.extend(requests().into_iter().zip(0..).map(|(request, number)| ToServer::Call {
+        slot: 63,
+        number,
+        credentials: credentials.clone(),
+        request: Box::new(request),
+    }));
+    all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye]);
+    all
+}
+
+/// One of every message from a server, with every reply.
+pub fn from_server() -> Vec<FromServer> {
+    let told = Told {
+        attributes: vec![1],
+        sizes: vec![2, 3],
+        data: vec![(4, (5, u64::MAX))],
+        names: vec![(2, vec![b'n'])],
+    };
+    let mut all = vec![
+        FromServer::Opened { volume: *b"0123456789abcdef", slots: 64 },
+        FromServer::Refused { reason: "why".into() },
+        FromServer::Notice { notice: 1, all: false, told },
+        FromServer::Shares { others: true },
+        FromServer::Ended { reason: "so".into() },
+        FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)) },
+    ];
+    all.extend(replies().into_iter().zip(0..).map(|(reply, number)| FromServer::Answer {
+        slot: 0,
+        number,
+        result: Ok(Box::new(reply)),
+    }));
+    all
+}
