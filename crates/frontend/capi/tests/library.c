@@ -153,7 +153,7 @@ static void compounds_on_a_mount(int dir) {
     struct siftfs_attributes set = {SIFTFS_SET_MODE | SIFTFS_SET_MTIME, 0640, 0, 0, {0, 0}, {7, 5}};
     CHECK(siftfs_compound_set_attributes(steps, fd, &set) >= 0);
     CHECK(siftfs_compound_close(steps, new) >= 0);
-    int wanted[] = {found, sum, new, old, added};
+    int wanted[] = {found, sum, new, part, old, added};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         CHECK(siftfs_compound_want(steps, wanted[i]) == 0);
     CHECK(siftfs_compound_run(steps, dir, SIFTFS_DURABLE) == 0);
@@ -161,6 +161,8 @@ static void compounds_on_a_mount(int dir) {
     size_t length = 0;
     const char *bytes = siftfs_compound_bytes(steps, found, &length);
     CHECK(bytes != NULL && length == 4 && memcmp(bytes, "2345", 4) == 0);
+    bytes = siftfs_compound_bytes(steps, part, &length);
+    CHECK(bytes != NULL && length == 2 && memcmp(bytes, "34", 2) == 0);
     bytes = siftfs_compound_bytes(steps, old, &length);
     CHECK(bytes != NULL && length == 2 && memcmp(bytes, "01", 2) == 0);
     uint64_t crc = 0, before = 0, ino = 0;
