@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """LevelDB on a volume in its own process: puts and gets in random order, as in figures 3c and 3d of
-CompoundFS's paper, and beyond it puts with a sync. bench.py DIR [--rounds N] [--bytes N] [--json], where DIR is what
-`make` built.
+CompoundFS's paper, and beyond it puts with a sync. bench.py DIR [--rounds N] [--bytes N] [--json],
+where DIR is what `make` built.
 
 Three ways, in turns within each round, each on a new volume:
 
-  compound  LevelDB with checksum.patch: a record of its log is one compound, which computes the checksum
+  compound  LevelDB with checksum.patch: one compound computes a record's checksum and writes it
   joined    LevelDB as it is: the Env joins header and payload into one write
   single    one call for each call of LevelDB's, as the paper's DevFS-like system"""
 
@@ -22,7 +22,7 @@ WAYS = {
     "single": ("leveldb_work", "single"),
 }
 SIZES = [256, 1024, 4096]
-# Those of the project for a served volume; none for puts with a sync, which the paper did not measure.
+# Of the project, for a served volume. The paper did not measure puts with a sync.
 TARGETS = {"write": 1.25, "read": 0.95, "sync": None}
 
 

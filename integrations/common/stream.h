@@ -71,7 +71,7 @@ class Reader {
   Reader(std::unique_ptr<File> file, std::string first);
 
   std::unique_ptr<File> file_;
-  // The file's first bytes, if it was opened with them, and nobody is past them.
+  // The file's first bytes, if it was opened with them, until they have been read.
   std::string first_;
   uint64_t at_ = 0;
 };

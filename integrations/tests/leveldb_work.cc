@@ -1,15 +1,15 @@
-// What the tests and the bench have LevelDB do on a volume:
+// What the tests and the bench have LevelDB do on a volume. leveldb_work ...
 //
-//     leveldb_work put VOLUME OPS FIRST     synchronous puts of numbers from FIRST on, for ever; each
-//                                           is written to the standard output once it is acknowledged
-//     leveldb_work check VOLUME OPS COUNT   the first COUNT numbers are there, at most one more, and
-//                                           nothing else; prints how many
-//     leveldb_work records VOLUME DIR       the log has the same bytes as in DIR on the machine; prints
-//                                           how many records the file system computed checksums of
-//     leveldb_work full VOLUME OPS          puts until there is no space, which is an error and loses
-//                                           nothing that was synced; once there is space it goes on
-//     leveldb_work bench VOLUME OPS VALUE COUNT   puts and gets in random order, and puts with a sync,
-//                                           a hundredth as many: each per second, and processor time
+//     put VOLUME OPS FIRST           synchronous puts of numbers from FIRST on, for ever; each is
+//                                    written to the standard output once it is acknowledged
+//     check VOLUME OPS COUNT         the first COUNT numbers are there, at most one more, and
+//                                    nothing else; prints how many
+//     records VOLUME DIR             the log has the same bytes as in DIR on the machine; prints how
+//                                    many records the file system computed checksums of
+//     full VOLUME OPS                puts until there is no space, which is an error and loses
+//                                    nothing that was synced; once there is space it goes on
+//     bench VOLUME OPS VALUE COUNT   puts and gets in random order, and puts with a sync, a
+//                                    hundredth as many: each per second, and processor time
 
 #include <leveldb/db.h>
 #include <leveldb/env.h>

@@ -1,10 +1,10 @@
-// What the tests have RocksDB do on a volume:
+// What the tests have RocksDB do on a volume. rocksdb_work ...
 //
-//     rocksdb_work put VOLUME OPS FIRST     as of leveldb_work
-//     rocksdb_work check VOLUME OPS COUNT   as of leveldb_work
-//     rocksdb_work handover VOLUME          bytes that are not those of the checksum that RocksDB hands
-//                                           over are refused, and leave the file as it was
-//     rocksdb_work names VOLUME             renames, links, locks and times, beyond env_basic_test
+//     put VOLUME OPS FIRST     as of leveldb_work
+//     check VOLUME OPS COUNT   as of leveldb_work
+//     handover VOLUME          bytes that are not those of the checksum that RocksDB hands over are
+//                              refused, and leave the file as it was
+//     names VOLUME             renames, links, locks and times, beyond env_basic_test
 
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
