@@ -1,6 +1,7 @@
 //! What a cell has to work with on one system, and what it finds.
 
 use crate::counts::{Counts, Disk};
+use crate::library::postgres::Postgres;
 use crate::programs::Script;
 use crate::system::System;
 use crate::tree::Archive;
@@ -49,6 +50,8 @@ pub struct Inputs {
     pub archive: Archive,
     /// Transactions for SQLite.
     pub script: Script,
+    /// A database for pgbench, where PostgreSQL is installed and that row is wanted.
+    pub postgres: Option<Postgres>,
 }
 
 /// An empty directory for programs on a mounted system.
@@ -72,6 +75,11 @@ impl WorkArea<'_> {
         self.probe.system.settle().map_err(io_error)
     }
 
+    /// Nothing is left to be written afterwards.
+    pub fn rest(&self) -> io::Result<()> {
+        self.probe.system.rest().map_err(io_error)
+    }
+
     /// Nothing is cached afterwards.
     pub fn forget(&self) -> io::Result<()> {
         self.probe.system.forget().map_err(io_error)
@@ -83,14 +91,26 @@ pub fn io_error(Failed(message): Failed) -> io::Error {
     io::Error::other(message)
 }
 
-/// One operation after the other until the time is over, as a rate.
+/// How much a program is to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// Until this time is over.
+    Time(Duration),
+    /// This many operations, however long they take.
+    Operations(u64),
+}
+
+/// One operation after the other until it is enough, as a rate.
 pub fn until(
-    time: Duration,
+    bound: Bound,
     mut operation: impl FnMut(u64) -> io::Result<()>,
 ) -> io::Result<Measured> {
-    let start = Instant::now();
-    let mut operations = 0;
-    while start.elapsed() < time {
+    let (start, mut operations) = (Instant::now(), 0);
+    let goes_on = |done| match bound {
+        Bound::Time(time) => start.elapsed() < time,
+        Bound::Operations(all) => done < all,
+    };
+    while goes_on(operations) {
         operation(operations)?;
         operations += 1;
     }
@@ -106,3 +126,7 @@ pub fn rate(operations: u64, time: Duration) -> Measured {
 pub fn per_second(operations: u64, seconds: f64) -> Measured {
     Measured { rate: operations as f64 / seconds, operations, ..Measured::default() }
 }
+
+#[cfg(test)]
+#[path = "area_tests.rs"]
+mod tests;

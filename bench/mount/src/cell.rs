@@ -3,6 +3,7 @@
 use crate::area::{CHUNK, Inputs, Measured, Probe, THREADS, WorkArea, io_error, rate};
 use crate::counts::{Counts, Disk};
 use crate::helper::BusyLoops;
+use crate::library::{device_bytes, loaded, pgbench};
 use crate::neighbour::{self, Neighbour};
 use crate::operations::{FULL_BLOCKS, Files, Operation};
 use crate::programs::Program;
@@ -61,8 +62,14 @@ pub fn measure(
         | Kind::Tree
         | Kind::Varmail
         | Kind::ProgramBeside(..)
+        | Kind::Loaded(_)
+        | Kind::Pgbench
+        | Kind::Written { .. }
         | Kind::Pressure(_) => {
             let Some(dir) = probe.system.directory() else { return Ok(None) };
+            if matches!(job.kind, Kind::Pgbench) && inputs.postgres.is_none() {
+                return Ok(None);
+            }
             probe.system.make_dir(DIR).map_err(failed(job.name()))?;
             in_area(job.kind, &WorkArea { dir: dir.join(DIR), inputs, probe }, amount.time)
         }
@@ -80,6 +87,11 @@ fn in_area(kind: Kind, area: &WorkArea, time: Duration) -> io::Result<Vec<Measur
         Kind::Tree => tree::measure(area, time * TREE_PATIENCE),
         Kind::Varmail => Ok(vec![varmail::measure(area, time)?]),
         Kind::Pressure(interval) => pressure::measure(area, interval, time.max(PRESSURE)),
+        Kind::Loaded(what) => loaded::measure(what, area, time),
+        Kind::Pgbench => Ok(vec![pgbench::measure(area, time)?]),
+        Kind::Written { program, durable } => {
+            Ok(vec![device_bytes::measure(program, durable, area)?])
+        }
         _ => Err(io::Error::other("not a job of programs")),
     }
 }

@@ -111,6 +111,11 @@ impl System for Embedded {
         self.with(Volume::sync).map_err(|e| Failed(format!("{}: {e}", self.image.display())))
     }
 
+    fn rest(&self) -> Result<()> {
+        let done = self.with(|v| v.checkpoint().map(drop));
+        done.map_err(|e| Failed(format!("{}: {e}", self.image.display())))
+    }
+
     fn forget(&self) -> Result<()> {
         self.reopen()?;
         drop_caches()

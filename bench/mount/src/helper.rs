@@ -74,6 +74,19 @@ pub fn is_accelerated() -> bool {
     std::env::var_os(PRELOAD).is_some_and(|all| all.to_string_lossy().contains(LIBRARY))
 }
 
+/// A program that would have that library is started without it, but with others that are loaded.
+pub fn unload(command: &mut Command) {
+    match std::env::var(PRELOAD).map(|all| without(&all)) {
+        Ok(rest) if !rest.is_empty() => command.env(PRELOAD, rest),
+        _ => command.env_remove(PRELOAD),
+    };
+}
+
+fn without(all: &str) -> String {
+    let others = all.split([':', ' ']).filter(|one| !one.is_empty() && !one.ends_with(LIBRARY));
+    others.collect::<Vec<_>>().join(":")
+}
+
 /// This process begins anew with that library in it and all programs that it starts, by the
 /// `siftfs accel` that is beside this program. Returns only if that cannot be started.
 pub fn accelerate() -> Result<()> {

@@ -70,6 +70,9 @@ pub fn describe(
         };
         all.push(("and", text));
     }
+    for (row, why) in &comparison.left_out {
+        all.push(("left out", format!("{row}: {why}")));
+    }
     let sqlite = run("sqlite3", &["--version"])?;
     all.push(("SQLite", first_words(&sqlite, 1)));
     all.push(("load before", before.load.clone()));

@@ -7,6 +7,7 @@ mod cell;
 mod counts;
 mod embedded;
 mod helper;
+mod library;
 mod machine;
 mod neighbour;
 mod operations;
@@ -31,7 +32,6 @@ use area::CHUNK;
 use clap::Parser;
 use options::Args;
 use report::Report;
-use rows::JOBS;
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::rings::{Offer, has_rings};
 use std::path::Path;
@@ -60,8 +60,11 @@ fn run(args: &Args) -> Result<()> {
     if let (Some(what), Some(dir)) = (args.neighbour, &args.neighbour_in) {
         return neighbour::process(what, dir, args.neighbour_bytes.max(CHUNK as u64));
     }
+    if let Some(dir) = &args.opens {
+        return library::opens::process(dir, args.opens_for);
+    }
     if args.list {
-        for row in JOBS.iter().flat_map(|j| j.rows) {
+        for row in args.jobs().flat_map(|j| j.rows) {
             println!("{:22} {}", row.name, row.what);
         }
         return Ok(());
@@ -75,7 +78,11 @@ fn run(args: &Args) -> Result<()> {
     let before = machine::before();
     let _rings = has_rings().then(Offer::new).transpose()?;
     let comparison = run::compare(&place, &plan)?;
-    let report = Report::new(machine::describe(&before, &plan, &comparison)?, &comparison);
+    let machine = machine::describe(&before, &plan, &comparison)?;
+    let mut report = Report::new(machine, &comparison);
+    if args.accel {
+        report.library = library::versus::compare(&comparison.rows, &comparison.configs);
+    }
     drop(place);
     let command = options::command(std::env::args().skip(1));
     let svg = args.svg();

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::cell::Amount;
+use crate::library;
 use crate::neighbour::Neighbour;
 use crate::rows::{JOBS, Job};
 use crate::run::{Config, EMBEDDED, EXT4, FLOOR, Plan};
@@ -49,7 +50,7 @@ pub struct Args {
     configs: Vec<Config>,
     /// Loads the library of private logs into this program and all that it starts; without
     /// `--config` there are two configurations: accel, with private_logs=on, and siftfs, where the
-    /// library finds nothing to do
+    /// library finds nothing to do; and a few rows more
     #[arg(long)]
     pub accel: bool,
     /// Systems not to measure, with commas between: xfs, btrfs, embedded, floor
@@ -84,6 +85,12 @@ pub struct Args {
     /// Bytes of its file
     #[arg(long, hide = true, default_value_t = 1 << 28)]
     pub neighbour_bytes: u64,
+    /// Opens this directory's files, and closes them (what rows of the library start)
+    #[arg(long, hide = true)]
+    pub opens: Option<PathBuf>,
+    /// For about this many seconds
+    #[arg(long, hide = true, default_value_t = 1.0, value_parser = seconds)]
+    pub opens_for: f64,
     /// Computes until standard input ends
     #[arg(long, hide = true)]
     pub busy: bool,
@@ -125,13 +132,19 @@ impl Args {
                 time: Duration::from_secs_f64(self.seconds.unwrap_or(of_quick(0.4, 1.0))),
                 stream_bytes: self.stream_mib << 20,
             },
-            jobs: chosen(&self.rows)?,
+            jobs: chosen(&self.rows, self.jobs())?,
             configs,
             without: self.without.clone(),
             others_every: if self.quick { 3 } else { 2 },
             tree_parts: if self.quick { 8 } else { tree::PARTS },
             limit: Duration::from_secs(u64::from(minutes) * 60),
         })
+    }
+
+    /// Every job that there is with these arguments.
+    pub fn jobs(&self) -> impl Iterator<Item = &'static Job> {
+        let more = if self.accel { library::jobs::JOBS } else { &[] };
+        JOBS.iter().chain(more)
     }
 
     fn configs(&self) -> Vec<Config> {
@@ -193,9 +206,9 @@ pub fn command(args: impl Iterator<Item = String>) -> String {
     }
 }
 
-fn chosen(words: &[String]) -> Result<Vec<&'static Job>> {
+fn chosen(words: &[String], all: impl Iterator<Item = &'static Job>) -> Result<Vec<&'static Job>> {
     let named = |name: &str| words.is_empty() || words.iter().any(|w| name.contains(w.as_str()));
-    let jobs: Vec<&Job> = JOBS.iter().filter(|j| j.rows.iter().any(|r| named(r.name))).collect();
+    let jobs: Vec<&Job> = all.filter(|j| j.rows.iter().any(|r| named(r.name))).collect();
     if jobs.is_empty() {
         return Err(Failed(format!("no row is called like {}; see --list", words.join(", "))));
     }

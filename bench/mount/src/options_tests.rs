@@ -32,6 +32,18 @@ fn what_is_not_the_whole_of_the_default_is_not_kept() {
 }
 
 #[test]
+fn with_the_library_there_are_more_rows() {
+    let (plain, accel) = (args(&[]), args(&["--accel"]));
+    assert_eq!(plain.jobs().count() + library::jobs::JOBS.len(), accel.jobs().count());
+    assert!(args(&["--rows", "pgbench"]).plan().is_err());
+    let plan = args(&["--accel", "--rows", "pgbench"]).plan().expect("a plan");
+    assert_eq!(plan.jobs.len(), 1);
+    let of_log = args(&["--accel", "--rows", "log-700"]).plan().expect("a plan");
+    let others = of_log.jobs.iter().filter(|j| !j.name().starts_with("log-700"));
+    assert_eq!(others.count(), 0, "rows have been asked for by that word before");
+}
+
+#[test]
 fn configurations_keep_their_order_and_options() {
     let plan =
         args(&["--config", "ring=requests=ring,write_cache=writeback", "--config", "plain="]);
@@ -51,10 +63,10 @@ fn names_of_others_and_doubled_names_are_refused() {
 
 #[test]
 fn rows_are_chosen_by_words_and_those_measured_with_them_come_along() {
-    let jobs = chosen(&["du-warm".into(), "mail-busy".into()]).expect("two jobs");
+    let jobs = chosen(&["du-warm".into(), "mail-busy".into()], JOBS.iter()).expect("two jobs");
     let names: Vec<_> = jobs.iter().map(|j| j.name()).collect();
     assert_eq!(names, ["mail-busy", "untar"]);
-    assert!(chosen(&["nothing like it".into()]).is_err());
+    assert!(chosen(&["nothing like it".into()], JOBS.iter()).is_err());
 }
 
 #[test]

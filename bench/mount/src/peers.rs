@@ -51,10 +51,7 @@ impl Peer {
         write_zeros(&image, bytes).map_err(failed(image.display()))?;
         let (program, options) = self.mkfs.split_first().ok_or_else(|| Failed("mkfs".into()))?;
         run(program, &[options, &[arg(&image)?]].concat())?;
-        let device = run("losetup", &["--find", "--show", "--direct-io=on", arg(&image)?])?;
-        let device = device.trim().to_owned();
-        let dir = place.mount_point(self.name)?;
-        let mount = LoopMount { dir, device, kind: self.name };
+        let mount = LoopMount::attach(&image, place.mount_point(self.name)?, self.name)?;
         Ok(match mount.mount() {
             Ok(()) => Ok(mount),
             Err(Failed(why)) => Err(why),
@@ -82,7 +79,14 @@ fn write_zeros(image: &Path, bytes: u64) -> std::io::Result<()> {
 }
 
 impl LoopMount {
-    fn mount(&self) -> Result<()> {
+    /// The image on a loop device with direct I/O, not mounted yet.
+    pub fn attach(image: &Path, dir: PathBuf, kind: &'static str) -> Result<Self> {
+        let device = run("losetup", &["--find", "--show", "--direct-io=on", arg(image)?])?;
+        Ok(Self { dir, device: device.trim().to_owned(), kind })
+    }
+
+    /// Mounts it.
+    pub fn mount(&self) -> Result<()> {
         run("mount", &["-t", self.kind, &self.device, arg(&self.dir)?]).map(drop)
     }
 

@@ -56,7 +56,7 @@ fn x_of(speed: f64) -> f64 {
 
 /// Of times the reciprocal: more is better in the whole picture.
 fn speed(entry: &Entry, ratio: f64) -> f64 {
-    if entry.unit != "us" {
+    if !entry.falls {
         ratio
     } else if ratio > 0.0 {
         1.0 / ratio

@@ -11,6 +11,7 @@ fn entry(unit: &'static str, of_ours: f64, target: Option<f64>) -> Entry {
         name: "a",
         what: "a < b & c",
         unit,
+        falls: unit == "us",
         systems: BTreeMap::new(),
         ratios: BTreeMap::from([("xfs".to_owned(), ratio(1.0))]),
         floor: None,
@@ -35,7 +36,8 @@ fn half_the_time_is_twice_the_speed() {
 fn a_picture_has_its_bars_marks_and_no_markup_from_texts() {
     let rows = vec![entry("us", 0.2, Some(0.8)), entry("MiB/s", 0.9, None)];
     let (machine, configs) = (Vec::new(), Vec::new());
-    let svg = svg(&Report { machine, configs, peers: vec!["xfs".into()], rows });
+    let svg =
+        svg(&Report { machine, configs, peers: vec!["xfs".into()], rows, library: Vec::new() });
     assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
     assert_eq!(svg.matches("<circle").count(), 2, "{svg}");
     assert_eq!(svg.matches("stroke='red'").count(), 1, "{svg}");

@@ -3,7 +3,7 @@
 //! is compiled for them, with the same shell in both. The others make the system calls of their
 //! kind.
 
-use crate::area::{Measured, WorkArea, per_second, rate, until};
+use crate::area::{Bound, Measured, WorkArea, per_second, rate, until};
 use crate::system::LOG;
 use siftfs_rig::fillsync;
 use siftfs_rig::fresh::{fresh, refresh};
@@ -17,14 +17,18 @@ use std::time::Duration;
 
 /// Statements in SQLite's script; at the fastest disk's rate more than a cell lasts.
 const STATEMENTS: usize = 100_000;
+/// Bytes of a row's payload, of which two are the digits of a random one.
+pub const PAYLOAD: usize = 400;
 /// Bytes of a log's record.
 const RECORD: usize = 8192;
 /// Bytes of a small log's record.
-const SMALL_RECORD: usize = 700;
+pub const SMALL_RECORD: usize = 700;
 /// Bytes of RocksDB's values.
 const VALUE: usize = 100;
 /// Directories over which loose objects spread.
 const FANS: u64 = 16;
+/// One that is bounded by its operations does them in this time.
+const LONGEST: Duration = Duration::from_secs(300);
 /// A program that is only to begin or to count ends in this time.
 const SHORT: Duration = Duration::from_secs(60);
 
@@ -55,16 +59,24 @@ pub enum Program {
 impl Program {
     /// Works in `area`, which is empty, for about so long.
     pub fn measure(self, area: &WorkArea, time: Duration) -> io::Result<Measured> {
+        self.work(area, Bound::Time(time))
+    }
+
+    /// Works in `area`, which is empty.
+    pub fn work(self, area: &WorkArea, bound: Bound) -> io::Result<Measured> {
         match self {
-            Self::SqliteDelete => sqlite(area, time, "delete", shell),
-            Self::SqliteWal => sqlite(area, time, "wal", shell),
-            Self::SqliteSections => sqlite(area, time, "delete", sections),
-            Self::SqliteNoSections => sqlite(area, time, "delete", no_sections),
-            Self::Log => log::<RECORD>(area, time),
-            Self::SmallLog => log::<SMALL_RECORD>(area, time),
-            Self::Mail => mail(area, time),
-            Self::Objects => objects(area, time),
-            Self::RocksDb => rocksdb(area, time),
+            Self::SqliteDelete => sqlite(area, bound, "delete", shell),
+            Self::SqliteWal => sqlite(area, bound, "wal", shell),
+            Self::SqliteSections => sqlite(area, bound, "delete", sections),
+            Self::SqliteNoSections => sqlite(area, bound, "delete", no_sections),
+            Self::Log => log::<RECORD>(area, bound),
+            Self::SmallLog => log::<SMALL_RECORD>(area, bound),
+            Self::Mail => mail(area, bound),
+            Self::Objects => objects(area, bound),
+            Self::RocksDb => match bound {
+                Bound::Time(time) => rocksdb(area, time),
+                Bound::Operations(_) => Err(io::Error::other("db_bench is bounded by time")),
+            },
         }
     }
 }
@@ -76,13 +88,21 @@ impl Script {
     /// Writes it.
     pub fn generate(place: &Place) -> Result<Self> {
         let path = place.path("transactions.sql");
-        let line = "INSERT INTO log(payload) VALUES(hex(randomblob(200)));\n";
+        let half = PAYLOAD / 2;
+        let line = format!("INSERT INTO log(payload) VALUES(hex(randomblob({half})));\n");
         fs::write(&path, line.repeat(STATEMENTS)).map_err(failed(path.display()))?;
         Ok(Self(path))
     }
 
-    fn open(&self) -> io::Result<File> {
-        File::open(&self.0)
+    /// As much of it as a program is to do, read from its begin.
+    fn open(&self, bound: Bound) -> io::Result<File> {
+        let Bound::Operations(lines) = bound else { return File::open(&self.0) };
+        let text = fs::read_to_string(&self.0)?;
+        let lines = text.split_inclusive('\n').take(usize::try_from(lines).unwrap_or(usize::MAX));
+        let mut part = tempfile::tempfile()?;
+        part.write_all(lines.collect::<String>().as_bytes())?;
+        part.rewind()?;
+        Ok(part)
     }
 }
 
@@ -111,10 +131,10 @@ fn of(mut command: Command, database: &Path) -> Command {
 }
 
 /// The shell reads the script by itself, so that no other process has to answer it; it is killed
-/// when the time is over, and the rows are counted.
+/// when the time is over, if it is bounded by that, and the rows are counted.
 fn sqlite(
     area: &WorkArea,
-    time: Duration,
+    bound: Bound,
     mode: &str,
     shell: fn(&Path) -> Command,
 ) -> io::Result<Measured> {
@@ -125,19 +145,26 @@ fn sqlite(
     run_whole(shell(&database).arg(create), SHORT, &[0])?;
     area.settle()?;
     area.count(|| {
-        let script = area.inputs.script.open()?;
-        let ended = run_for(shell(&database).stdin(script), time)?;
+        let script = area.inputs.script.open(bound)?;
+        let limit = match bound {
+            Bound::Time(time) => time,
+            Bound::Operations(_) => LONGEST,
+        };
+        let ended = run_for(shell(&database).stdin(script), limit)?;
         if ended.status.is_some_and(|s| !s.success()) {
             return Err(io::Error::other(format!("sqlite3: {}", ended.printed)));
         }
         let counted =
             run_whole(shell(&database).arg("SELECT count(*) FROM log;"), SHORT, &[0])?.printed;
         let rows = counted.trim().parse().map_err(|_| io::Error::other(counted))?;
+        if matches!(bound, Bound::Operations(all) if all != rows) {
+            return Err(io::Error::other(format!("sqlite3: {rows} rows; {}", ended.printed)));
+        }
         Ok(rate(rows, ended.time))
     })
 }
 
-fn log<const BYTES: usize>(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+fn log<const BYTES: usize>(area: &WorkArea, bound: Bound) -> io::Result<Measured> {
     let path = area.dir.join(LOG);
     let mut file = File::create_new(&path)?;
     file.write_all(&fresh::<BYTES>())?;
@@ -149,7 +176,7 @@ fn log<const BYTES: usize>(area: &WorkArea, time: Duration) -> io::Result<Measur
         // alone by the library of private logs.
         let mut file = File::options().write(true).open(&path)?;
         file.seek(SeekFrom::End(0))?;
-        until(time, |_| {
+        until(bound, |_| {
             file.write_all(&fresh::<BYTES>())?;
             file.sync_data()
         })
@@ -167,14 +194,14 @@ fn message_size(n: u64) -> usize {
     1024 + usize::try_from(n * 2654 % 15360).unwrap_or(0)
 }
 
-fn mail(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+fn mail(area: &WorkArea, bound: Bound) -> io::Result<Measured> {
     let (tmp, new) = (area.dir.join("tmp"), area.dir.join("new"));
     fs::create_dir(&tmp)?;
     fs::create_dir(&new)?;
     area.settle()?;
     let mut message = vec![0; 16 << 10];
     area.count(|| {
-        until(time, |n| {
+        until(bound, |n| {
             let name = format!("{n}.message");
             write_synced(&tmp.join(&name), refresh(&mut message[..message_size(n)]))?;
             fs::rename(tmp.join(&name), new.join(&name))?;
@@ -188,14 +215,14 @@ fn object_size(n: u64) -> usize {
     200 + usize::try_from(n * 1327 % 4000).unwrap_or(0)
 }
 
-fn objects(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+fn objects(area: &WorkArea, bound: Bound) -> io::Result<Measured> {
     for fan in 0..FANS {
         fs::create_dir(area.dir.join(format!("{fan:02x}")))?;
     }
     area.settle()?;
     let mut object = vec![0; 8 << 10];
     area.count(|| {
-        until(time, |n| {
+        until(bound, |n| {
             let dir = area.dir.join(format!("{:02x}", n % FANS));
             let temporary = dir.join("tmp_obj");
             write_synced(&temporary, refresh(&mut object[..object_size(n)]))?;

@@ -1,6 +1,7 @@
 //! What the measurement says: ratios, and whether targets are met.
 
 use crate::counts::Counts;
+use crate::library::versus::Compared;
 use crate::row::{Metric, Row};
 use crate::rows::EMBEDDED_TARGET;
 use crate::run::{Column, Comparison, Config, EMBEDDED, EXT4, FLOOR, Outcome};
@@ -19,6 +20,8 @@ pub struct Report {
     pub peers: Vec<String>,
     /// The results, one entry per row.
     pub rows: Vec<Entry>,
+    /// What the library of private logs is compared with apart from ext4, in a run with it.
+    pub library: Vec<Compared>,
 }
 
 /// One row.
@@ -28,8 +31,11 @@ pub struct Entry {
     pub name: &'static str,
     /// What the row does.
     pub what: &'static str,
-    /// Of the numbers: `us` (less is better), `per second` or `MiB/s` (more is).
+    /// Of the numbers: `us` or `bytes/byte` (less is better), `per second` or `MiB/s` (more is).
     pub unit: &'static str,
+    /// Less is better.
+    #[serde(skip)]
+    pub falls: bool,
     /// By system.
     pub systems: BTreeMap<String, Numbers>,
     /// Each other system to ext4, over the rounds.
@@ -71,44 +77,28 @@ pub fn unit(metric: Metric) -> &'static str {
         Metric::Latency => "us",
         Metric::Operations => "per second",
         Metric::Bytes => "MiB/s",
+        Metric::Written => "bytes/byte",
     }
-}
-
-/// Round by round, for what disturbs one round disturbs both. Rounds that only one has do not
-/// count.
-fn ratio(of: Option<&Column>, to: Option<&Column>) -> Option<Summary> {
-    let (of, to) = (of?, to?);
-    let base = |round: usize| {
-        let found = to.rounds.iter().find(|(r, value)| *r == round && *value > 0.0);
-        found.map(|(_, value)| *value)
-    };
-    let ratios = of.rounds.iter().filter_map(|(round, value)| Some(value / base(*round)?));
-    Some(Summary::of(ratios)).filter(|s| s.samples > 0)
-}
-
-/// Times may not be longer than designed for, rates not lower.
-pub fn met(metric: Metric, ratio: f64, target: f64) -> bool {
-    if metric == Metric::Latency { ratio <= target } else { ratio >= target }
 }
 
 impl Entry {
     /// `subject` is the system that the target is about.
     pub fn new(outcome: &Outcome, subject: &str) -> Self {
         let &Row { name, what, metric, target } = outcome.row;
-        let column = |system| outcome.column(system);
-        let floor_ratio = ratio(column(EMBEDDED), column(FLOOR));
+        let ratio = |of: &Column, to: &str| outcome.column(to).and_then(|to| of.ratio_to(to));
+        let floor_ratio = outcome.column(EMBEDDED).and_then(|c| ratio(c, FLOOR));
         let others = outcome.columns.iter().filter(|c| c.system != EXT4 && c.system != FLOOR);
-        let ratios: BTreeMap<String, Summary> = others
-            .filter_map(|c| Some((c.system.clone(), ratio(Some(c), column(EXT4))?)))
-            .collect();
+        let ratios: BTreeMap<String, Summary> =
+            others.filter_map(|c| Some((c.system.clone(), ratio(c, EXT4)?))).collect();
         let to_ext4 = ratios.get(subject).copied();
         let floor_target = floor_ratio.map(|_| EMBEDDED_TARGET);
         let judge =
-            |ratio: Option<Summary>, target: Option<f64>| Some(met(metric, ratio?.median, target?));
+            |ratio: Option<Summary>, target: Option<f64>| Some(metric.met(ratio?.median, target?));
         Self {
             name,
             what,
             unit: unit(metric),
+            falls: metric.falls(),
             systems: outcome.columns.iter().map(|c| (c.system.clone(), Numbers::new(c))).collect(),
             ratios,
             floor: outcome.floor,
@@ -124,7 +114,7 @@ impl Entry {
     /// How far the ratio is from its target, as a factor: above 1 it is missed.
     pub fn distance(&self) -> Option<f64> {
         let (ratio, target) = (self.ratio?.median, self.target?);
-        Some(if self.unit == unit(Metric::Latency) { ratio / target } else { target / ratio })
+        Some(if self.falls { ratio / target } else { target / ratio })
     }
 }
 
@@ -149,6 +139,7 @@ impl Report {
             configs: comparison.configs.clone(),
             peers: there.map(|(name, _)| name.clone()).collect(),
             rows: comparison.rows.iter().map(|o| Entry::new(o, subject)).collect(),
+            library: Vec::new(),
         }
     }
 

@@ -17,9 +17,9 @@ fn the_ratio_is_the_median_of_the_rounds_ratios() {
     // The middle round was slow for both: medians divided would say 0.5 of nothing comparable.
     let ours = column("ours", &[50.0, 400.0, 60.0]);
     let theirs = column(EXT4, &[100.0, 500.0, 100.0]);
-    let r = ratio(Some(&ours), Some(&theirs)).expect("three rounds");
+    let r = ours.ratio_to(&theirs).expect("three rounds");
     assert!((r.median - 0.6).abs() < 1e-9, "{r:?}");
-    assert!(ratio(Some(&ours), None).is_none());
+    assert!(ours.ratio_to(&column("not measured", &[])).is_none());
 }
 
 #[test]
@@ -27,14 +27,16 @@ fn a_system_of_every_second_round_is_compared_with_the_same_rounds() {
     let mut other = column("xfs", &[50.0, 800.0]);
     other.rounds = vec![(0, 50.0), (2, 800.0)];
     let ext4 = column(EXT4, &[100.0, 1.0, 800.0]);
-    let r = ratio(Some(&other), Some(&ext4)).expect("two rounds");
+    let r = other.ratio_to(&ext4).expect("two rounds");
     assert_eq!((r.samples, r.median), (2, 0.75));
 }
 
 #[test]
 fn times_are_at_most_and_rates_at_least() {
-    assert!(met(Metric::Latency, 0.8, 0.8) && !met(Metric::Latency, 0.81, 0.8));
-    assert!(met(Metric::Operations, 1.3, 1.3) && !met(Metric::Bytes, 0.89, 0.9));
+    for falls in [Metric::Latency, Metric::Written] {
+        assert!(falls.met(0.8, 0.8) && !falls.met(0.81, 0.8));
+    }
+    assert!(Metric::Operations.met(1.3, 1.3) && !Metric::Bytes.met(0.89, 0.9));
 }
 
 #[test]

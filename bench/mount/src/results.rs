@@ -23,6 +23,9 @@ pub fn markdown(report: &Report, command: &str, picture: &str) -> String {
     if report.configs.len() > 1 {
         page += &section("Configurations", &configurations(report), "");
     }
+    if !report.library.is_empty() {
+        page += &section("Private logs, not to ext4", &library(report), "");
+    }
     page += &section("Machine", &machine(report), "");
     page += &section("Requests and processor time of an operation", &requests(report), "");
     page += "Processor time is that of the program and of the daemon; threads of the kernel, such as ext4's journal, \
@@ -102,6 +105,27 @@ fn configurations(report: &Report) -> Table {
             ratio.map_or_else(dash, |r| format!("{} ({})", of(Some(r)), quartiles(Some(r))))
         }));
         table.add(cells);
+    }
+    table
+}
+
+/// To a plain mount, or to the same without the library.
+fn library(report: &Report) -> Table {
+    let head = ["row", "unit", "", "to", "", "ratio", "quartiles", "target", ""];
+    let mut table = Table::new(head);
+    for c in &report.library {
+        let ratio = Some(&c.ratio);
+        table.add(vec![
+            c.what.into(),
+            unit(c.metric).into(),
+            number(c.ours),
+            c.to.clone(),
+            number(c.theirs),
+            of(ratio),
+            quartiles(ratio),
+            target(Some(c.target)),
+            verdict(Some(c.met)).into(),
+        ]);
     }
     table
 }

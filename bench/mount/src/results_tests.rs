@@ -1,5 +1,6 @@
 use super::*;
 use crate::counts::Backend;
+use crate::library::versus::Compared;
 use crate::run::Config;
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ fn entry(what: &'static str, ours: f64, target: f64) -> Entry {
         name: what,
         what,
         unit: "us",
+        falls: true,
         systems: BTreeMap::from([
             (EXT4.to_owned(), numbers(100.0, Counts::default())),
             ("siftfs".to_owned(), numbers(ours, counts)),
@@ -37,7 +39,7 @@ fn entry(what: &'static str, ours: f64, target: f64) -> Entry {
 fn report(rows: Vec<Entry>) -> Report {
     let config = Config { name: "siftfs".into(), options: String::new() };
     let machine = vec![("kernel", "7".to_owned())];
-    Report { machine, configs: vec![config], peers: vec!["xfs".into()], rows }
+    Report { machine, configs: vec![config], peers: vec!["xfs".into()], rows, library: Vec::new() }
 }
 
 fn lines_of<'p>(page: &'p str, section: &str) -> Vec<&'p str> {
@@ -93,4 +95,27 @@ fn several_configurations_have_a_column_each() {
     let row = lines_of(&page, "Configurations")[0];
     assert!(row.contains("0.40 (0.40 to 0.40)") && row.contains("0.25 (0.25 to 0.25)"), "{row}");
     assert!(page.contains("ring (`requests=ring`)"), "{page}");
+}
+
+#[test]
+fn what_is_not_compared_with_ext4_has_a_table_of_its_own() {
+    let mut report = report(vec![entry("kept", 40.0, 0.5)]);
+    assert!(!markdown(&report, "make bench", "p.svg").contains("## Private logs"));
+    report.library.push(Compared {
+        name: "device-bytes-log",
+        what: "written",
+        to: "siftfs".into(),
+        metric: Metric::Written,
+        ours: 16.0,
+        theirs: 8.0,
+        ratio: Summary::of([2.0]),
+        target: 1.5,
+        met: false,
+    });
+    let page = markdown(&report, "make bench", "p.svg");
+    let row = lines_of(&page, "Private logs, not to ext4")[0];
+    for cell in ["bytes/byte", " 16.0 ", " siftfs ", " 8.0 ", "2.00 to 2.00", " 1.50 ", " missed "]
+    {
+        assert!(row.contains(cell), "{cell} in {row}");
+    }
 }

@@ -9,6 +9,20 @@ pub enum Metric {
     Operations,
     /// MiB in a second; more is better.
     Bytes,
+    /// Bytes written at the disk for each byte that a program made durable; less is better.
+    Written,
+}
+
+impl Metric {
+    /// Is less better?
+    pub fn falls(self) -> bool {
+        matches!(self, Self::Latency | Self::Written)
+    }
+
+    /// Whether a ratio keeps its target: what falls may not be more, the others not less.
+    pub fn met(self, ratio: f64, target: f64) -> bool {
+        if self.falls() { ratio <= target } else { ratio >= target }
+    }
 }
 
 /// A row of the table.

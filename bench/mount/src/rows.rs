@@ -1,6 +1,7 @@
 //! What is measured: the rows of the table, and the jobs that measure one or several of them on one
 //! system at a time.
 
+use crate::library::loaded::Loaded;
 use crate::neighbour::Neighbour;
 use crate::operations::{
     Operation, append_4k, append_512, create, create_and_directory, overwrite, publish_16, replace,
@@ -46,6 +47,18 @@ pub enum Kind {
     Beside(Operation, Neighbour),
     /// A program while another process works in the same directory.
     ProgramBeside(Program, Neighbour),
+    /// Programs with the library of private logs, and the same without it.
+    Loaded(Loaded),
+    /// PostgreSQL's benchmark.
+    Pgbench,
+    /// A program, and the bytes that this writes at a disk of its own until nothing is left to be
+    /// written.
+    Written {
+        /// Which.
+        program: Program,
+        /// Bytes that one operation makes durable.
+        durable: u64,
+    },
 }
 
 impl Kind {
@@ -60,6 +73,11 @@ impl Kind {
                 | Self::StreamWrite
                 | Self::StreamRead
         )
+    }
+
+    /// Whether it is measured on a disk that nothing else uses.
+    pub fn is_counted_apart(self) -> bool {
+        matches!(self, Self::Written { .. })
     }
 
     /// Whether it has a floor: a number of synchronous direct writes that do as much.
@@ -86,7 +104,13 @@ impl Job {
 /// Ratio to the floor that an embedded fsync is designed for, at most.
 pub const EMBEDDED_TARGET: f64 = 1.15;
 
-const fn row(name: &'static str, what: &'static str, metric: Metric, target: Option<f64>) -> Row {
+/// A row.
+pub const fn row(
+    name: &'static str,
+    what: &'static str,
+    metric: Metric,
+    target: Option<f64>,
+) -> Row {
     Row { name, what, metric, target }
 }
 
@@ -94,7 +118,8 @@ const fn time(name: &'static str, what: &'static str, target: Option<f64>) -> Ro
     row(name, what, Metric::Latency, target)
 }
 
-const fn rate(name: &'static str, what: &'static str, target: Option<f64>) -> Row {
+/// A row of rates, of which more is better.
+pub const fn rate(name: &'static str, what: &'static str, target: Option<f64>) -> Row {
     row(name, what, Metric::Operations, target)
 }
 
@@ -118,7 +143,8 @@ const fn each(operation: Operation, rows: &'static [Row]) -> Job {
     Job { kind: Kind::Each(operation), rows }
 }
 
-const fn job(kind: Kind, rows: &'static [Row]) -> Job {
+/// A job.
+pub const fn job(kind: Kind, rows: &'static [Row]) -> Job {
     Job { kind, rows }
 }
 

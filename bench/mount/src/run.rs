@@ -4,12 +4,14 @@ use crate::area::{Inputs, Measured, Probe};
 use crate::cell::{Amount, clear, measure, measure_floor};
 use crate::counts::{Backend, Counts, Disk};
 use crate::embedded::Embedded;
+use crate::library::device_bytes::Bed;
+use crate::library::postgres::{self, Postgres};
 use crate::peers::PEERS;
 use crate::programs::{self, Script};
 use crate::row::{Metric, Row};
 use crate::rows::{Job, Kind};
 use crate::stats::Summary;
-use crate::system::{BLOCK, Floor, Mounted, System, disk_of};
+use crate::system::{BLOCK, Floor, Mounted, Named, System, disk_of};
 use crate::tree::Archive;
 use siftfs_rig::place::{Place, Result, bar, step};
 use siftfs_rig::volume::Volume;
@@ -75,6 +77,19 @@ pub struct Column {
     pub counts: Counts,
 }
 
+impl Column {
+    /// Round by round, for what disturbs one round disturbs both. Rounds that only one has do not
+    /// count.
+    pub fn ratio_to(&self, to: &Self) -> Option<Summary> {
+        let base = |round: usize| {
+            let found = to.rounds.iter().find(|(r, value)| *r == round && *value > 0.0);
+            found.map(|(_, value)| *value)
+        };
+        let ratios = self.rounds.iter().filter_map(|(round, value)| Some(value / base(*round)?));
+        Some(Summary::of(ratios)).filter(|s| s.samples > 0)
+    }
+}
+
 /// A row's results.
 pub struct Outcome {
     /// The row.
@@ -101,15 +116,10 @@ pub struct Comparison {
     pub rounds: usize,
     /// How long all of it took.
     pub took: Duration,
+    /// Rows that were left out, and why.
+    pub left_out: Vec<(&'static str, String)>,
     /// Results, in the table's order.
     pub rows: Vec<Outcome>,
-}
-
-struct Named {
-    name: String,
-    /// The system is measured in one round of this many.
-    every: usize,
-    system: Box<dyn System>,
 }
 
 struct Systems {
@@ -117,6 +127,8 @@ struct Systems {
     floor: Option<Floor>,
     floor_every: usize,
     disk: Disk,
+    /// Where the bytes at the disk are counted.
+    bed: Option<Bed>,
     inputs: Inputs,
 }
 
@@ -126,6 +138,7 @@ pub fn compare(place: &Place, plan: &Plan) -> Result<Comparison> {
     programs::missing()?;
     let (ext4_dir, ext4) = siftfs_rig::ext4::directory(place, IMAGE_BYTES)?;
     let (mut systems, peers) = Systems::make(place, plan, ext4_dir)?;
+    let left_out = systems.prepare_postgres(place, plan)?;
     let floor_us = systems.latency_floor()?;
     let mut outcomes = Vec::new();
     for job in &plan.jobs {
@@ -158,6 +171,7 @@ pub fn compare(place: &Place, plan: &Plan) -> Result<Comparison> {
         peers,
         rounds,
         took: start.elapsed(),
+        left_out,
         rows: outcomes.into_iter().flatten().collect(),
     })
 }
@@ -199,9 +213,43 @@ impl Systems {
             Ok(Inputs {
                 archive: Archive::generate(place, plan.tree_parts)?,
                 script: Script::generate(place)?,
+                postgres: None,
             })
         })?;
-        Ok((Self { named, floor, floor_every: plan.others_every, disk, inputs }, peers))
+        let options = plan.configs.iter().map(|c| (c.name.as_str(), c.options.as_str()));
+        let bed = uses(|k| k.is_counted_apart()).then(|| Bed::make(place, EXT4, options));
+        let (floor_every, bed) = (plan.others_every, bed.transpose()?);
+        Ok((Self { named, floor, floor_every, disk, bed, inputs }, peers))
+    }
+
+    /// The row that cannot be measured where PostgreSQL is missing, and why.
+    fn prepare_postgres(
+        &mut self,
+        place: &Place,
+        plan: &Plan,
+    ) -> Result<Vec<(&'static str, String)>> {
+        let Some(job) = plan.jobs.iter().find(|j| matches!(j.kind, Kind::Pgbench)) else {
+            return Ok(Vec::new());
+        };
+        match postgres::installed() {
+            Ok(programs) => {
+                let made = step("initdb, pgbench -i", || Postgres::prepare(place, programs))?;
+                self.inputs.postgres = Some(made);
+                Ok(Vec::new())
+            }
+            Err(why) => {
+                println!("  {} left out: {why}", job.name());
+                Ok(vec![(job.name(), why)])
+            }
+        }
+    }
+
+    /// The systems on which a job is measured, and the disk below them.
+    fn of(&self, kind: Kind) -> (&[Named], &Disk) {
+        match &self.bed {
+            Some(bed) if kind.is_counted_apart() => (&bed.named, &bed.disk),
+            _ => (&self.named, &self.disk),
+        }
     }
 
     /// Median of synchronous direct writes of one block, in microseconds; zero where they are not
@@ -238,10 +286,11 @@ impl Systems {
         outcomes: &mut [Outcome],
         round: usize,
     ) -> Result<()> {
-        let turns = self.named.len() + 1;
+        let turns = self.of(job.kind).0.len() + 1;
         for turn in 0..turns {
             place.go_on()?;
-            let Some(named) = self.named.get((turn + round) % turns) else {
+            let (systems, disk) = self.of(job.kind);
+            let Some(named) = systems.get((turn + round) % turns) else {
                 self.floor_round(plan, outcomes, round)?;
                 continue;
             };
@@ -250,7 +299,7 @@ impl Systems {
             {
                 continue;
             }
-            let probe = Probe { system: named.system.as_ref(), disk: &self.disk };
+            let probe = Probe { system: named.system.as_ref(), disk };
             probe.system.settle()?;
             if let Some(measured) = measure(job, &probe, &plan.amount, &self.inputs)? {
                 clear(probe.system)?;
@@ -300,7 +349,7 @@ impl Outcome {
         let column = &mut self.columns[at];
         let samples: Vec<f64> = match self.row.metric {
             Metric::Latency => measured.nanos.iter().map(|n| *n as f64 / 1e3).collect(),
-            Metric::Operations | Metric::Bytes => vec![measured.rate],
+            Metric::Operations | Metric::Bytes | Metric::Written => vec![measured.rate],
         };
         column.rounds.push((round, Summary::of(samples.iter().copied()).median));
         column.samples.extend(samples);
@@ -310,6 +359,9 @@ impl Outcome {
 
     /// One line of progress: what each system did in this round.
     fn tell(&self, round: usize, configs: &[Config]) {
+        if self.columns.is_empty() {
+            return;
+        }
         let value = |system: &str| {
             let rounds = &self.column(system)?.rounds;
             rounds.iter().find(|(r, _)| *r == round).map(|(_, value)| *value)

@@ -51,6 +51,9 @@ pub trait System: Send + Sync {
     fn remove_all(&self, path: &str) -> io::Result<()>;
     /// Everything written so far is durable, so that the next cell does not pay for this one.
     fn settle(&self) -> Result<()>;
+    /// Everything lies where it stays: the background has nothing to write, nor has the file system
+    /// below a volume.
+    fn rest(&self) -> Result<()>;
     /// Nothing of its files, synced and closed, is in any cache afterwards: it is mounted again
     /// (but not the disk's own ext4, in which everything else lies), and the kernel drops its
     /// caches.
@@ -59,6 +62,16 @@ pub trait System: Send + Sync {
     fn directory(&self) -> Option<&Path>;
     /// SiftFS's status document; none for another system.
     fn status(&self) -> Result<Option<Status>>;
+}
+
+/// A system of the comparison.
+pub struct Named {
+    /// Its name in the table.
+    pub name: String,
+    /// It is measured in one round of this many.
+    pub every: usize,
+    /// The system.
+    pub system: Box<dyn System>,
 }
 
 /// What is mounted, and how it is mounted again.
@@ -168,8 +181,13 @@ impl System for Mounted {
         if let Below::Sift(volume, _) = &self.below {
             return volume.sync();
         }
-        let dir = File::open(&self.dir).map_err(failed(self.dir.display()))?;
-        rustix::fs::syncfs(&dir).map_err(|e| Failed(format!("{}: {e}", self.dir.display())))
+        sync_all_of(&self.dir)
+    }
+
+    fn rest(&self) -> Result<()> {
+        let Below::Sift(volume, _) = &self.below else { return self.settle() };
+        volume.siftfs(&["checkpoint", arg(&volume.dir)?])?;
+        sync_all_of(&volume.image)
     }
 
     fn forget(&self) -> Result<()> {
@@ -194,6 +212,12 @@ impl System for Mounted {
             Below::Directory | Below::Loop(_) => Ok(None),
         }
     }
+}
+
+/// syncfs(2) of the file system on which this lies.
+fn sync_all_of(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(failed(path.display()))?;
+    rustix::fs::syncfs(&file).map_err(|e| Failed(format!("{}: {e}", path.display())))
 }
 
 impl Drop for Mounted {

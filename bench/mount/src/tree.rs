@@ -63,6 +63,18 @@ impl Archive {
         Ok(Self { path, parts })
     }
 
+    /// tar(1) that unpacks it into a directory that is there.
+    pub fn unpack(&self, into: &Path) -> Command {
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(&self.path).arg("-C").arg(into);
+        tar
+    }
+
+    /// Regular files in it.
+    pub fn files(&self) -> u64 {
+        whole(self.parts)
+    }
+
     /// How many parts `cp -a` copies.
     fn copied(&self) -> usize {
         (self.parts / 2).max(1)
@@ -108,9 +120,8 @@ pub fn measure(area: &WorkArea, limit: Duration) -> io::Result<Vec<Measured>> {
     fs::create_dir(&copy)?;
     area.settle()?;
     let archive = &area.inputs.archive;
-    let mut tar = Command::new("tar");
-    tar.arg("-xf").arg(&archive.path).arg("-C").arg(&tree);
-    let untar = bounded(area, &mut tar, limit, || Ok(whole(archive.parts)), || files_in(&tree))?;
+    let mut tar = archive.unpack(&tree);
+    let untar = bounded(area, &mut tar, limit, || Ok(archive.files()), || files_in(&tree))?;
     let files = untar.operations;
     let read = |command: &mut Command, fine: &[i32]| {
         area.count(|| Ok(rate(files, run_whole(command, READING, fine)?.time)))
@@ -163,7 +174,7 @@ fn cold(area: &WorkArea, program: &str) -> io::Result<()> {
 
 /// A program that must succeed, unless its time is over. How many files it has done is counted
 /// afterwards.
-fn bounded(
+pub fn bounded(
     area: &WorkArea,
     command: &mut Command,
     limit: Duration,
@@ -184,7 +195,7 @@ fn bounded(
 }
 
 /// Regular files in a tree.
-fn files_in(dir: &Path) -> io::Result<u64> {
+pub fn files_in(dir: &Path) -> io::Result<u64> {
     let mut files = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

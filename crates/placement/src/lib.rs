@@ -14,6 +14,7 @@ pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
+pub use mount::served::ServedVolume;
 pub use options::{
     LogsReport, LostLog, MkfsOptions, MkfsReport, OpenOptions, Progress, RecordAreaReport,
     RecoverReport, ServicePlace, Shortage, Threads,

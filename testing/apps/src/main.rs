@@ -5,24 +5,19 @@
 mod accel;
 mod cargo;
 mod copies;
+mod databases;
 mod git;
 mod go;
-mod leveldb;
-mod mariadb;
-mod postgres;
 mod program;
 mod publish;
-mod redis;
-mod rocksdb;
 mod rsync;
 mod source;
-mod sqlite;
-mod sqlite_tests;
 mod tar;
 mod trial;
 mod work;
 
 use clap::Parser;
+use databases::{leveldb, mariadb, postgres, redis, rocksdb, sqlite, sqlite_tests};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 9] = [
     &["shared/device", "shared/ext4", "shared/log", "shared/proto", "shared/lease", "shared/codec"],
     &["shared/wire", "shared/calls", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
-    &["runtime", "service", "frontend/ingest"],
+    &["runtime", "service", "frontend/ingest", "frontend/remote"],
     &["placement"],
     &["frontend/fuse", "frontend/embed", "frontend/client", "frontend/grantor"],
     &["frontend/cli", "frontend/capi", "frontend/accel"],

@@ -12,7 +12,9 @@ mod show;
 
 use clap::Parser;
 use command::programs::{accel, bench};
-use command::{device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume};
+use command::{
+    device, fsck, generate, inspect, live, mount, publish, serve, top, tune, umount, volume,
+};
 use daemon::limits;
 use helper::called::{self, Call, Role};
 use options::args::{Cli, Command};
@@ -61,6 +63,7 @@ fn run(command: Command) -> Outcome {
         Command::Release(a) => volume::release(&a),
         Command::Mount(a) => mount::mount(&a),
         Command::Device(a) => device::device(&a),
+        Command::Serve(a) => serve::serve(&a),
         Command::Umount(a) => umount::umount(&a),
         Command::Publish(a) => publish::publish(&a),
         Command::Sync(a) => live::sync(&a),

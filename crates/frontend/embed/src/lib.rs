@@ -47,6 +47,7 @@ pub use section::{Section, commit_all, commit_ordered};
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
 pub use siftfs_proto::{Attr, Cache, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
+pub use siftfs_remote::{Address, Claim, TransportOptions};
 pub use siftfs_status::{CheckpointReport, RuntimeStatus};
 pub use ticket::Ticket;
 
@@ -54,6 +55,7 @@ use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
+use siftfs_remote::Client;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,9 +79,10 @@ impl Shared {
     }
 }
 
-/// An open volume: Runtime and Service in this process.
+/// An open volume: Runtime and Service in this process, or in one that serves it.
 pub struct Volume {
-    local: LocalVolume,
+    /// None of a volume that another process serves.
+    local: Option<LocalVolume>,
     shared: Arc<Shared>,
 }
 
@@ -157,29 +160,63 @@ impl Volume {
     pub fn from_local(local: LocalVolume) -> Result<Self> {
         let service = local.session(Opening::owner())?;
         let shared = Arc::new(Shared { service, cred: Credentials::default() });
-        Ok(Self { local, shared })
+        Ok(Self { local: Some(local), shared })
+    }
+
+    /// Opens a session of a volume that `siftfs serve` serves at `address`: `unix:PATH` or
+    /// `tcp:HOST:PORT`. Calls do what they do in the serving process. If that process ends, or the
+    /// connection is lost, each call is an error (`Link`, `EIO`) from then on.
+    ///
+    /// # Errors
+    /// `Refused` if no server listens there, or it opens no session for this process; the message
+    /// says why.
+    pub fn connect(address: &str) -> Result<Self> {
+        let claim = Claim::Owner;
+        Self::connect_with(&address.parse()?, &siftfs_remote::transport(), "", claim)
+    }
+
+    /// As [`Volume::connect`], of a volume with this name or UUID, for somebody whom the server has
+    /// to believe in: by a unix socket of its own, anybody.
+    ///
+    /// # Errors
+    /// As [`Volume::connect`].
+    pub fn connect_with(
+        address: &Address,
+        options: &TransportOptions,
+        volume: &str,
+        claim: Claim,
+    ) -> Result<Self> {
+        let client = Client::connect(address, options, volume, claim, None)?;
+        let shared = Arc::new(Shared { service: Arc::new(client), cred: Credentials::default() });
+        Ok(Self { local: None, shared })
+    }
+
+    /// The volume itself, which only the process has that opened it.
+    fn local(&self) -> Result<&LocalVolume> {
+        self.local.as_ref().ok_or_else(|| errno(libc::EOPNOTSUPP))
     }
 
     /// Opens a session for another front end of the volume, which is told by `cache` of what others
     /// change. It ends when it is dropped.
     ///
     /// # Errors
-    /// `ENFILE` if too many sessions are open.
+    /// `ENFILE` if too many sessions are open, `EOPNOTSUPP` for a volume that another process
+    /// serves.
     pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
-        self.local.front(opening, cache)
+        self.local()?.front(opening, cache)
     }
 
     /// Opens a session that may hold write leases: `holder` is told when one is recalled. It ends
     /// when it is dropped.
     ///
     /// # Errors
-    /// `ENFILE` if too many sessions are open.
+    /// As [`Volume::front`].
     pub fn holder(
         &self,
         opening: Opening,
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<dyn FileService>> {
-        self.local.holder(opening, holder)
+        self.local()?.holder(opening, holder)
     }
 
     /// The endpoint itself, for requests this handle has no method for.
@@ -187,19 +224,22 @@ impl Volume {
         &self.shared.service
     }
 
-    /// Writes everything into the area. The volume is plain ext4 when this returns.
+    /// Writes everything into the area. The volume is plain ext4 when this returns. One that another
+    /// process serves stays open there: this session ends.
     ///
     /// # Errors
     /// `Latched` after a failed write or flush, and what the storage reports. The volume stays
     /// marked as in use then, and the next open recovers what was durable.
     pub fn close(self) -> Result<()> {
         self.done(Request::EndSession)?;
-        self.local.close()
+        self.local.map_or(Ok(()), LocalVolume::close)
     }
 
-    /// Stops as a crash would: nothing more is written.
+    /// Stops as a crash of this process would: nothing more is written by it.
     pub fn abandon(self) {
-        self.local.abandon();
+        if let Some(local) = self.local {
+            local.abandon();
+        }
     }
 
     /// Walks a path; each directory on the way is released again.

@@ -39,6 +39,7 @@ pub struct LocalVolume {
     background: Option<Background>,
     remounter: Arc<Remounter>,
     private_logs: Arc<PrivateLogs>,
+    uuid: [u8; 16],
 }
 
 /// Opens sessions of a volume.
@@ -158,7 +159,23 @@ impl LocalVolume {
         let private_logs = Arc::new(PrivateLogs::new(&pair, uuid, remounter.clone()));
         let places = Places::default();
         let endpoint = Endpoint::open(&pair.runtime, Opening::kernel())?;
-        Ok(Self { media, places, clock, opts, pair, endpoint, background, remounter, private_logs })
+        Ok(Self {
+            media,
+            places,
+            clock,
+            opts,
+            pair,
+            endpoint,
+            background,
+            remounter,
+            private_logs,
+            uuid,
+        })
+    }
+
+    /// Its UUID.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.

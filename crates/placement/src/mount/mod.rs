@@ -8,3 +8,4 @@ pub mod private_logs;
 pub mod read_only;
 pub mod recover;
 pub mod remount;
+pub mod served;

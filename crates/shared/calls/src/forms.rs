@@ -21,7 +21,7 @@ variants!(FileProtocol: ToServer {
 });
 
 variants!(FileProtocol: FromServer {
-    1 => Opened { volume, slots },
+    1 => Opened { volume, slots, bytes },
     2 => Refused { reason },
     3 => Answer { slot, number, result },
     4 => Notice { notice, all, told },

@@ -1,7 +1,8 @@
-//! Messages for tests: one of every variant at least.
+//! Messages for tests: one of every variant at least. The tests of a served volume use this file,
+//! too.
 
-use crate::{Claim, FromServer, Opening, ToServer, Told};
 use siftfs_base::{BLOCK_SIZE, Error, SharedBlock, Timestamp};
+use siftfs_calls::{Claim, FromServer, Opening, ToServer, Told};
 use siftfs_proto::compound::*;
 use siftfs_proto::*;
 use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
@@ -285,7 +286,7 @@ pub fn from_server() -> Vec<FromServer> {
         names: vec![(2, vec![b'n'])],
     };
     let mut all = vec![
-        FromServer::Opened { volume: *b"0123456789abcdef", slots: 64 },
+        FromServer::Opened { volume: *b"0123456789abcdef", slots: 64, bytes: 5 },
         FromServer::Refused { reason: "why".into() },
         FromServer::Notice { notice: 1, all: false, told },
         FromServer::Shares { others: true },

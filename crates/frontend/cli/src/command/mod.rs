@@ -14,6 +14,7 @@ pub mod mount;
 pub mod programs;
 pub mod publish;
 pub mod remount;
+pub mod serve;
 pub mod top;
 pub mod tune;
 pub mod umount;

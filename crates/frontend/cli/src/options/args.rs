@@ -25,6 +25,12 @@ mount has private_logs=on, nothing changes. SIFTFS_ACCEL=off switches the librar
 leaves programs of these names alone, SIFTFS_ACCEL_STREAMS=off is --no-streams. The exit status is the program's; 127: there is no such program; 126: it \
 cannot be run.";
 
+const SERVE_HELP: &str = "\
+It says on standard output where it listens, and serves until SIGTERM; then the volume is plain ext4 again. \
+Programs reach it by siftfs::Volume::connect (Rust), and are as if they had opened the volume themselves: a unix \
+socket is for its owner and root alone, who may do anything. Over TCP nothing says who connects, and nothing is \
+encrypted: clients are users without privileges, of their own choice, so listen where only trusted machines reach.";
+
 const DEVICE_HELP: &str = "\
 It says on standard output when it listens, and serves until SIGTERM, one mount at a time; mount with \
 `siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
@@ -53,6 +59,8 @@ pub enum Command {
     Mount(Mount),
     /// Do the background work of a volume that is mounted with --service: journaling, checkpoints
     Device(Device),
+    /// Serve a volume to programs that reach it by a socket, without a mount
+    Serve(Serve),
     /// Unmount; returns when the volume is plain ext4
     Umount(Umount),
     /// Give files new names, all of them or none, also after a crash
@@ -94,7 +102,7 @@ impl Command {
         use Command as C;
         match self {
             C::Mkfs(_) | C::Adopt(_) | C::Release(_) | C::Mount(_) | C::Device(_) => true,
-            C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
+            C::Serve(_) | C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
             C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
             C::Checkpoint(_) | C::Trim(_) | C::Tune(_) | C::Bench(_) | C::Generate(_) => false,
             C::Accel(_) => false,
@@ -309,6 +317,43 @@ pub struct Device {
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<Level>,
     /// Messages, and the line that says that it listens, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs serve`.
+#[derive(Args)]
+#[command(after_help = SERVE_HELP)]
+pub struct Serve {
+    /// The volume
+    pub volume: PathBuf,
+    /// Where programs reach it: unix:PATH or tcp:HOST:PORT; may be given several times
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    pub listen: Vec<Address>,
+    /// Listen at a TCP port although whoever reaches it may claim to be any user but root
+    #[arg(long)]
+    pub insecure: bool,
+    /// Where its parts are
+    #[command(flatten)]
+    pub parts: Parts,
+    /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
+    /// default: this process does it itself
+    #[arg(long, value_name = "ADDRESS")]
+    pub service: Option<Address>,
+    /// Run on these processors alone, such as 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = crate::daemon::processors::parse)]
+    pub cpus: Option<crate::daemon::processors::List>,
+    /// How long to spin for a client's call before sleeping, in microseconds; 0 never spins
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=crate::options::given::MAX_SPIN))]
+    pub spin: u64,
+    /// Where messages are written; default: standard error
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// What they hold; counts more than SIFTFS_LOG
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+    /// Messages, and the lines that say where it listens, as JSON
     #[arg(long)]
     pub json: bool,
 }

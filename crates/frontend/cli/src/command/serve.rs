@@ -1,0 +1,120 @@
+//! `siftfs serve`: a volume for programs that reach it by a socket.
+
+use crate::command::volume::open_options;
+use crate::daemon::allocator::one_heap;
+use crate::daemon::limits;
+use crate::daemon::logging::{self, Format};
+use crate::daemon::memory::{self, Place};
+use crate::daemon::notify;
+use crate::daemon::processors;
+use crate::options::args::Serve;
+use crate::show::failure::{Failure, Outcome, USAGE};
+use crate::show::output;
+use crate::show::progress::Display;
+use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace};
+use siftfs_remote::{Listener, Server, TransportOptions, transport};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How often it looks for a signal.
+const POLL: Duration = Duration::from_millis(100);
+
+/// `siftfs serve`. Returns 0 after SIGTERM, SIGINT or SIGHUP, when the volume is closed.
+pub fn serve(a: &Serve) -> Outcome {
+    refuse_open_ports(a)?;
+    one_heap();
+    let memory = memory::arrange(Place::Auto);
+    let format = if a.json { Format::Json } else { Format::Text };
+    logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
+    let path = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    limits::check_files([&*path].into_iter().chain(a.parts.log.as_deref()))?;
+    limits::left().iter().for_each(output::complain);
+    memory.log();
+    memory.warning.iter().for_each(output::complain);
+    if let Some(list) = &a.cpus {
+        processors::pin(list)?;
+    }
+    let ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        flag::register(signal, ending.clone()).map_err(Failure::plain)?;
+    }
+    // Addresses first: one that is in use is said before the volume is touched.
+    let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
+    let bind = |address: &Address| Listener::bind(address, &options).map_err(Failure::plain);
+    let listeners = a.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+    let volume = open(a, &path)?;
+    let server = Server::new(volume.served(&name_of(&a.volume)));
+    announce(a, &volume, &listeners)?;
+    thread::scope(|scope| {
+        for listener in &listeners {
+            let server = server.clone();
+            scope.spawn(move || server.serve(listener));
+        }
+        while !ending.load(Ordering::Acquire) {
+            thread::sleep(POLL);
+        }
+        server.stop();
+    });
+    drop(listeners);
+    tracing::info!(counts = ?server.counts(), "no client is left");
+    drop(server);
+    let closed = volume.close().map_err(|e| Failure::about(&a.volume, e));
+    drop(memory);
+    closed.map(|()| 0)
+}
+
+/// TCP says nothing of who connects.
+fn refuse_open_ports(a: &Serve) -> Result<(), Failure> {
+    let port = a.listen.iter().find(|address| matches!(address, Address::Tcp { .. }));
+    match port.filter(|_| !a.insecure) {
+        None => Ok(()),
+        Some(address) => Err(Failure {
+            code: USAGE,
+            message: format!(
+                "{address}: whoever reaches a TCP port may claim to be any user but root; add \
+                 --insecure if only trusted machines reach it, or listen at unix:PATH"
+            ),
+        }),
+    }
+}
+
+fn name_of(volume: &Path) -> String {
+    volume.file_name().unwrap_or(volume.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
+    let mut options = open_options(&a.parts);
+    options.service = a.service.clone().map(|address| {
+        let connector = Arc::new(Dial { address, options: TransportOptions::default() });
+        ServicePlace { connector, fallback: None }
+    });
+    let mut display = Display::new();
+    let progress = &mut |what: &str, done, total| display.update(what, done, total);
+    let opened = LocalVolume::open(path, &options, progress);
+    drop(display);
+    opened.map_err(|e| Failure::about(&a.volume, e))
+}
+
+fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(), Failure> {
+    let uuid = siftfs_log::show_uuid(&volume.uuid());
+    let name = a.volume.display().to_string();
+    for listener in listeners {
+        let address = listener.address().to_string();
+        tracing::info!(volume = name, uuid, address, "listening");
+        if a.json {
+            let pid = std::process::id();
+            output::say(serde_json::json!({
+                "listening": address, "volume": name, "uuid": uuid, "pid": pid,
+            }))?;
+        } else {
+            output::say(format!("{name}: volume {uuid} is served at {address}"))?;
+        }
+    }
+    notify::ready();
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! The client's side: a session of a volume that another process serves.
+
+mod receive;
+mod slots;
+
+use crate::{Address, FileProtocol, Opening, TransportOptions};
+use siftfs_base::{Error, Result, errno};
+use siftfs_calls::{FromServer, SLOTS, ToServer};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Reply, Request};
+use siftfs_transport::{Connection, Received, Receiver, Sender, connect};
+use slots::{Slots, Then};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a server may take to open a session: kernels that were alone until now forget what they
+/// know before it is there.
+const OPENING: Duration = Duration::from_secs(30);
+
+/// A session over a wire. It ends when this is dropped.
+pub struct Client {
+    link: Arc<Link>,
+    volume: [u8; 16],
+    receives: Option<JoinHandle<()>>,
+}
+
+/// What callers and the thread that receives share.
+struct Link {
+    sender: Arc<dyn Sender<ToServer>>,
+    slots: Slots,
+    cache: Option<Arc<dyn Cache>>,
+    peer: String,
+    calls: AtomicU64,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a session of {}", self.link.peer)
+    }
+}
+
+impl Client {
+    /// Opens a session at `address`. With a cache it is told of what other sessions change.
+    ///
+    /// # Errors
+    /// No server listens there, or one of another version; it refuses the session, or does not
+    /// answer. The message names the address and the reason.
+    pub fn connect(
+        address: &Address,
+        options: &TransportOptions,
+        volume: &str,
+        claim: siftfs_calls::Claim,
+        cache: Option<Arc<dyn Cache>>,
+    ) -> Result<Self> {
+        let end = connect::<FileProtocol>(address, options)?;
+        let opening = Opening { volume: volume.into(), claim, caches: cache.is_some() };
+        Self::open(end, opening, cache)
+    }
+
+    /// Opens a session on a new connection.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn open(
+        end: siftfs_transport::CallerEnd<FileProtocol>,
+        opening: Opening,
+        cache: Option<Arc<dyn Cache>>,
+    ) -> Result<Self> {
+        let Connection { sender, mut receiver, peer, .. } = end;
+        sender.send(ToServer::Open(Box::new(opening)))?;
+        let (volume, slots, bytes) = opened(&mut *receiver, &peer)?;
+        let slots = Slots::new(slots, bytes);
+        let link = Arc::new(Link { sender, slots, cache, peer, calls: AtomicU64::new(0) });
+        let theirs = link.clone();
+        let receives = std::thread::Builder::new()
+            .name("siftfs-client".into())
+            .spawn(move || theirs.receive(receiver))
+            .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
+        Ok(Self { link, volume, receives: Some(receives) })
+    }
+
+    /// The volume's UUID.
+    pub fn volume(&self) -> [u8; 16] {
+        self.volume
+    }
+
+    /// The server, in words for messages.
+    pub fn peer(&self) -> &str {
+        &self.link.peer
+    }
+
+    /// Calls that were sent.
+    pub fn calls(&self) -> u64 {
+        self.link.calls.load(Ordering::Relaxed)
+    }
+}
+
+/// The volume, and what calls there may be.
+type Terms = ([u8; 16], u32, u64);
+
+/// Waits until the server has opened the session.
+fn opened(receiver: &mut dyn Receiver<FromServer>, peer: &str) -> Result<Terms> {
+    let refused = |why: &str| Err(Error::Refused(format!("{peer} opens no session: {why}")));
+    match receiver.recv(Some(OPENING))? {
+        Received::Message(FromServer::Opened { volume, slots, bytes }) => {
+            match (1..=SLOTS).contains(&slots) {
+                true => Ok((volume, slots, bytes)),
+                false => refused(&format!("it has {slots} slots for calls")),
+            }
+        }
+        Received::Message(FromServer::Refused { reason }) => refused(&reason),
+        Received::Message(_) => refused("it says something else"),
+        Received::Timeout => refused(&format!("it does not answer within {OPENING:?}")),
+        Received::Closed => refused("it has closed the connection"),
+    }
+}
+
+/// Bytes of data that a request carries or asks for.
+fn bytes(req: &Request) -> u64 {
+    use Request as R;
+    match req {
+        R::Write { data, .. }
+        | R::Append { data, .. }
+        | R::WriteBack { data, .. }
+        | R::SectionWrite { data, .. }
+        | R::LeaseWrite { data, .. } => data.len() as u64,
+        R::Read { len, .. } | R::SectionRead { len, .. } => u64::from(*len),
+        R::ReadDir { max_bytes, .. } => u64::from(*max_bytes),
+        R::SetXattr { value, .. } => value.len() as u64,
+        R::Compound(_) => siftfs_calls::MAX_MESSAGE,
+        _ => 0,
+    }
+}
+
+impl FileService for Client {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        let ticket = self.link.slots.enter(bytes(&req));
+        let (slot, number) = ticket.begin(Then::Wake)?;
+        self.link.transmit((slot, number), cred, req);
+        ticket.wait(slot)
+    }
+
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        let ticket = self.link.slots.enter(bytes(&req));
+        match ticket.begin_then(done) {
+            Ok(call) => self.link.transmit(call, cred, req),
+            Err((error, done)) => done(Err(error)),
+        }
+    }
+}
+
+impl Link {
+    /// Sends a call that has its slot. One that cannot be sent is answered here.
+    fn transmit(&self, (slot, number): (u32, u64), cred: &Credentials, req: Request) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let (credentials, request) = (cred.clone(), Box::new(req));
+        match self.sender.send(ToServer::Call { slot, number, credentials, request }) {
+            Ok(()) => {}
+            // The message is longer than a message may be. Nothing of it was sent.
+            Err(Error::Refused(why)) => {
+                tracing::warn!(peer = self.peer, why, "a call is too long");
+                self.slots.unsent(slot, errno(libc::E2BIG));
+            }
+            // The connection is gone; the thread that receives may have answered it so already.
+            Err(error) => drop(self.slots.answer(slot, number, Err(error))),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // One that is gone needs to know nothing.
+        let _ = self.link.sender.send(ToServer::Bye);
+        self.link.sender.close();
+        if let Some(thread) = self.receives.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The slots of a client's session: who waits for which call.
+
+use siftfs_base::{Error, Result};
+use siftfs_proto::{Completion, Reply};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What follows an answer.
+pub(super) enum Then {
+    /// A thread waits for it.
+    Wake,
+    /// This is called with it.
+    Call(Completion),
+}
+
+#[derive(Default)]
+struct Slot {
+    next: u64,
+    /// What follows the answer of the call that is under way.
+    then: Option<Then>,
+    /// The answer that a thread is about to take.
+    answer: Option<Result<Reply>>,
+    /// Bytes of the call that is under way.
+    bytes: u64,
+}
+
+struct State {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    bytes: u64,
+    /// Why nothing can be called any more.
+    broken: Option<Error>,
+}
+
+/// The slots of a session.
+pub(super) struct Slots {
+    state: Mutex<State>,
+    /// A slot or bytes are free, or nothing can be called any more.
+    room: Condvar,
+    /// Per slot: its answer is there.
+    answered: Vec<Condvar>,
+    most: u64,
+}
+
+/// A caller who is about to have a slot.
+pub(super) struct Entry<'a> {
+    slots: &'a Slots,
+    bytes: u64,
+}
+
+impl Slots {
+    pub fn new(slots: u32, most: u64) -> Self {
+        let count = slots as usize;
+        let state = State {
+            slots: std::iter::repeat_with(Slot::default).take(count).collect(),
+            free: (0..slots).rev().collect(),
+            bytes: 0,
+            broken: None,
+        };
+        let answered = std::iter::repeat_with(Condvar::new).take(count).collect();
+        Self { state: Mutex::new(state), room: Condvar::new(), answered, most }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call with this much data wants a slot.
+    pub fn enter(&self, bytes: u64) -> Entry<'_> {
+        // What is more than all goes alone.
+        Entry { slots: self, bytes: bytes.min(self.most) }
+    }
+
+    /// The answer of a call. False if no such call is under way.
+    pub fn answer(&self, slot: u32, number: u64, result: Result<Reply>) -> bool {
+        let mut state = self.lock();
+        let found = state.slots.get_mut(slot as usize);
+        // A slot's number counts on when its call begins.
+        let found = found.filter(|found| found.next == number.wrapping_add(1));
+        let Some(then) = found.and_then(|found| found.then.take()) else { return false };
+        self.finish(state, slot, then, result);
+        true
+    }
+
+    /// The call of a slot was not sent: the next one has its number.
+    pub fn unsent(&self, slot: u32, error: Error) {
+        let mut state = self.lock();
+        let found = state.slots.get_mut(slot as usize).expect("a call began there");
+        found.next = found.next.wrapping_sub(1);
+        if let Some(then) = found.then.take() {
+            self.finish(state, slot, then, Err(error));
+        }
+    }
+
+    fn finish(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        slot: u32,
+        then: Then,
+        result: Result<Reply>,
+    ) {
+        match then {
+            Then::Wake => {
+                let found = state.slots.get_mut(slot as usize).expect("a call began there");
+                found.answer = Some(result);
+                drop(state);
+                self.answered.get(slot as usize).expect("one per slot").notify_one();
+            }
+            Then::Call(done) => {
+                self.release(&mut state, slot);
+                drop(state);
+                done(result);
+            }
+        }
+    }
+
+    fn release(&self, state: &mut State, slot: u32) {
+        let found = state.slots.get_mut(slot as usize).expect("a call began there");
+        state.bytes -= std::mem::take(&mut found.bytes);
+        state.free.push(slot);
+        self.room.notify_all();
+    }
+
+    /// Nothing comes any more: every call that is under way, and each later one, is answered so.
+    pub fn broke(&self, error: &Error) {
+        let mut state = self.lock();
+        state.broken.get_or_insert_with(|| error.clone());
+        let mut calls = Vec::new();
+        for (slot, found) in (0..).zip(&mut state.slots) {
+            if let Some(then) = found.then.take() {
+                calls.push((slot, then));
+            }
+        }
+        self.room.notify_all();
+        drop(state);
+        for (slot, then) in calls {
+            self.finish(self.lock(), slot, then, Err(error.clone()));
+        }
+    }
+}
+
+impl Entry<'_> {
+    /// Waits for a slot, and begins a call in it.
+    ///
+    /// # Errors
+    /// Nothing can be called any more.
+    pub fn begin(&self, then: Then) -> Result<(u32, u64)> {
+        self.begin_or(then).map_err(|(error, _)| error)
+    }
+
+    /// As [`Entry::begin`], of a call whose answer goes to `done`, which is given back with an
+    /// error.
+    pub fn begin_then(
+        &self,
+        done: Completion,
+    ) -> std::result::Result<(u32, u64), (Error, Completion)> {
+        self.begin_or(Then::Call(done)).map_err(|(error, then)| match then {
+            Then::Call(done) => (error, done),
+            Then::Wake => unreachable!("what was given comes back"),
+        })
+    }
+
+    fn begin_or(&self, then: Then) -> std::result::Result<(u32, u64), (Error, Then)> {
+        let slots = self.slots;
+        let mut state = slots.lock();
+        loop {
+            if let Some(error) = &state.broken {
+                return Err((error.clone(), then));
+            }
+            let fits = state.bytes + self.bytes <= slots.most || state.bytes == 0;
+            match state.free.pop() {
+                Some(slot) if fits => {
+                    state.bytes += self.bytes;
+                    let found = state.slots.get_mut(slot as usize).expect("it was free");
+                    (found.then, found.bytes) = (Some(then), self.bytes);
+                    let number = found.next;
+                    found.next = number.wrapping_add(1);
+                    return Ok((slot, number));
+                }
+                Some(slot) => state.free.push(slot),
+                None => {}
+            }
+            state = slots.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits for the answer of the call in `slot`.
+    pub fn wait(&self, slot: u32) -> Result<Reply> {
+        let slots = self.slots;
+        let answered = slots.answered.get(slot as usize).expect("one per slot");
+        let mut state = slots.lock();
+        loop {
+            let found = state.slots.get_mut(slot as usize).expect("a call began there");
+            if let Some(result) = found.answer.take() {
+                slots.release(&mut state, slot);
+                return result;
+            }
+            state = answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! The server's side: who may connect, and a session for each connection.
+
+mod identity;
+mod notices;
+mod outbox;
+mod session;
+mod slots;
+
+use crate::Listener;
+use siftfs_base::{Error, Result};
+use siftfs_calls::FileProtocol;
+use siftfs_proto::{Cache, FileService, Opening};
+use siftfs_transport::ServerEnd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Connections at a time.
+const CONNECTIONS: usize = 256;
+/// How often a server without a connection looks whether it is to end.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A volume that is served.
+pub trait Served: Send + Sync {
+    /// Its UUID.
+    fn uuid(&self) -> [u8; 16];
+
+    /// Is this what clients may call it, besides the empty name?
+    fn is_called(&self, name: &str) -> bool;
+
+    /// Opens a session. With a cache it is told of what other sessions change.
+    ///
+    /// # Errors
+    /// There are too many sessions.
+    fn open(&self, opening: Opening, cache: Option<Arc<dyn Cache>>)
+    -> Result<Arc<dyn FileService>>;
+}
+
+/// What a server has counted since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions that were opened.
+    pub opened: u64,
+    /// Connections that got no session.
+    pub refused: u64,
+    /// Calls that were carried out.
+    pub calls: u64,
+    /// Sessions that were ended because their client broke a rule or took a notice back too late.
+    pub ended: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    opened: AtomicU64,
+    refused: AtomicU64,
+    calls: AtomicU64,
+    ended: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Serves a volume to clients.
+pub struct Server {
+    volume: Arc<dyn Served>,
+    counters: Counters,
+    ending: AtomicBool,
+}
+
+impl Server {
+    /// A server of `volume` that has no clients yet.
+    pub fn new(volume: Arc<dyn Served>) -> Arc<Self> {
+        let (counters, ending) = Default::default();
+        Arc::new(Self { volume, counters, ending })
+    }
+
+    /// What was counted since the server began.
+    pub fn counts(&self) -> Counts {
+        let Counters { opened, refused, calls, ended } = &self.counters;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts { opened: of(opened), refused: of(refused), calls: of(calls), ended: of(ended) }
+    }
+
+    /// Takes connections until [`Server::stop`]; all sessions have ended when this returns. Several
+    /// listeners may be served at a time.
+    pub fn serve(self: &Arc<Self>, listener: &Listener) {
+        let mut sessions: Vec<JoinHandle<()>> = Vec::new();
+        while !self.is_ending() {
+            sessions.retain(|session| !session.is_finished());
+            match listener.accept(Some(POLL)) {
+                Ok(Some(end)) => self.begin(end, &mut sessions),
+                Ok(None) => {}
+                Err(error) => self.turned_away(&error),
+            }
+        }
+        for session in sessions {
+            if session.join().is_err() {
+                tracing::error!("a session ended with a failed assertion");
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Self>, end: ServerEnd<FileProtocol>, sessions: &mut Vec<JoinHandle<()>>) {
+        if sessions.len() >= CONNECTIONS {
+            let why = format!("{}: too many connections, at most {CONNECTIONS}", end.peer);
+            return self.turned_away(&Error::Refused(why));
+        }
+        let server = self.clone();
+        let session = move || session::run(&server, end);
+        match Builder::new().name("siftfs-session".into()).spawn(session) {
+            Ok(session) => sessions.push(session),
+            Err(error) => tracing::error!(%error, "no thread for a connection"),
+        }
+    }
+
+    fn turned_away(&self, error: &Error) {
+        count(&self.counters.refused);
+        tracing::warn!(%error, "a client was turned away");
+    }
+
+    /// Ends all sessions, and takes no more connections.
+    pub fn stop(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+}

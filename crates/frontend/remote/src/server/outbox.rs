@@ -1,0 +1,79 @@
+//! Messages to a client from threads that may not wait for it: those that flush for others, and
+//! those that make changes it is told of.
+
+use siftfs_calls::FromServer;
+use siftfs_transport::Sender;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What waits for a connection. Answers are bounded by the session's slots, notices by their term.
+pub(super) struct Outbox {
+    sender: Arc<dyn Sender<FromServer>>,
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<FromServer>,
+    over: bool,
+}
+
+impl Outbox {
+    pub fn new(sender: Arc<dyn Sender<FromServer>>) -> Self {
+        Self { sender, waiting: Mutex::default(), more: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends from a thread that may wait for the client. One that is gone gets nothing, which its
+    /// receiver says.
+    pub fn send(&self, message: FromServer) {
+        if let Err(error) = self.sender.send(message) {
+            tracing::debug!(%error, "a client gets no answer");
+        }
+    }
+
+    /// Sends a small message at once, or has it sent.
+    pub fn post(&self, message: FromServer) {
+        if !self.sender.try_send(message.clone()) {
+            self.queue(message);
+        }
+    }
+
+    /// Has it sent.
+    pub fn queue(&self, message: FromServer) {
+        let mut waiting = self.lock();
+        if !waiting.over {
+            waiting.messages.push_back(message);
+            self.more.notify_one();
+        }
+    }
+
+    /// Sends what waits until the session is over.
+    pub fn run(&self) {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.over {
+                return;
+            }
+            let Some(message) = waiting.messages.pop_front() else {
+                waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(waiting);
+            self.send(message);
+            waiting = self.lock();
+        }
+    }
+
+    /// The session is over: nothing more is sent.
+    pub fn end(&self) {
+        let mut waiting = self.lock();
+        waiting.over = true;
+        waiting.messages.clear();
+        self.more.notify_all();
+    }
+}

@@ -1,0 +1,238 @@
+//! One connection and its session.
+//!
+//! Threads take turns to receive: one has the receiver, and gives it to the next before it carries
+//! out what came. There is one thread more than calls may be under way, so that one receives
+//! whatever the others wait for (rule R51).
+
+use super::identity::{self, BYTES};
+use super::notices::Notices;
+use super::outbox::Outbox;
+use super::slots::Slots;
+use super::{Server, count};
+use siftfs_base::{Error, Result};
+use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check};
+use siftfs_proto::{Cache, Credentials, FileService, Reply, Request};
+use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, Scope};
+use std::time::Duration;
+
+/// How long a client has to open its session.
+const OPENING: Duration = Duration::from_secs(5);
+/// How often a session without a call looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(500);
+/// Threads that receive and carry out: one per slot, and one that receives.
+const THREADS: usize = SLOTS as usize + 1;
+
+type Inbox = Box<dyn Receiver<ToServer>>;
+
+/// What threads of the Runtime need to answer a call.
+struct Answers {
+    outbox: Arc<Outbox>,
+    slots: Slots,
+}
+
+struct Session<'a> {
+    server: &'a Server,
+    peer: &'a str,
+    service: Arc<dyn FileService>,
+    answers: Arc<Answers>,
+    notices: Arc<Notices>,
+    inbox: Mutex<Inbox>,
+    /// Threads that wait for the receiver.
+    idle: AtomicUsize,
+    threads: AtomicUsize,
+    over: AtomicBool,
+}
+
+/// Serves a connection to its end.
+pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
+    let Connection { sender, mut receiver, peer, process } = end;
+    let outbox = Arc::new(Outbox::new(sender.clone()));
+    let notices = Arc::new(Notices::new(outbox.clone()));
+    let service = match open(server, &mut receiver, process, &notices) {
+        Ok(service) => service,
+        Err(error) => {
+            server.turned_away(&error);
+            outbox.send(FromServer::Refused { reason: error.to_string() });
+            return sender.close();
+        }
+    };
+    count(&server.counters.opened);
+    tracing::debug!(peer, "a session was opened");
+    let volume = server.volume.uuid();
+    outbox.send(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
+    let session = Session {
+        server,
+        peer: &peer,
+        service,
+        answers: Arc::new(Answers { outbox, slots: Slots::default() }),
+        notices,
+        inbox: Mutex::new(receiver),
+        idle: AtomicUsize::new(0),
+        threads: AtomicUsize::new(1),
+        over: AtomicBool::new(false),
+    };
+    session.serve(&*sender);
+}
+
+/// Waits for what opens the session, and opens it.
+fn open(
+    server: &Server,
+    inbox: &mut Inbox,
+    process: Option<Peer>,
+    notices: &Arc<Notices>,
+) -> Result<Arc<dyn FileService>> {
+    let opening = match inbox.recv(Some(OPENING))? {
+        Received::Message(ToServer::Open(opening)) => opening,
+        Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
+        Received::Timeout => {
+            return Err(Error::Refused(format!("it opened no session within {OPENING:?}")));
+        }
+        Received::Closed => return Err(Error::Refused("it went before it had a session".into())),
+    };
+    if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
+        return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
+    }
+    let cache = opening.caches.then(|| notices.clone() as Arc<dyn Cache>);
+    server.volume.open(identity::judge(process, opening.claim)?, cache)
+}
+
+impl Session<'_> {
+    fn serve(&self, sender: &dyn Sender<FromServer>) {
+        std::thread::scope(|scope| {
+            let outbox = self.answers.outbox.clone();
+            let sends = Builder::new().name("siftfs-outbox".into());
+            match sends.spawn_scoped(scope, move || outbox.run()) {
+                Ok(_) => self.work(scope),
+                Err(error) => tracing::error!(%error, "no thread for a session"),
+            }
+            self.end();
+        });
+        sender.close();
+        tracing::debug!(peer = self.peer, "a session has ended");
+    }
+
+    /// Receives and carries out until the session is over.
+    fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        while let Some(message) = self.receive() {
+            let (slot, number, credentials, request) = match message {
+                ToServer::Call { slot, number, credentials, request } => {
+                    (slot, number, credentials, *request)
+                }
+                ToServer::Taken { notice } => {
+                    if !self.notices.taken(notice) {
+                        self.broke(&format!("it takes notice {notice} back, which it has not"));
+                    }
+                    continue;
+                }
+                ToServer::Bye => return self.end(),
+                ToServer::Open(_) => return self.broke("it opens a second session"),
+            };
+            if let Err(why) = self.answers.slots.begin(slot, number) {
+                return self.broke(&why);
+            }
+            self.have_another(scope);
+            self.carry_out((slot, number), &credentials, request);
+        }
+        self.end();
+    }
+
+    /// The next message; none when the session is over.
+    fn receive(&self) -> Option<ToServer> {
+        self.idle.fetch_add(1, Ordering::SeqCst);
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.idle.fetch_sub(1, Ordering::SeqCst);
+        loop {
+            if self.over.load(Ordering::Acquire) {
+                return None;
+            }
+            match inbox.recv(Some(LOOK)) {
+                Ok(Received::Message(message)) => return Some(message),
+                Ok(Received::Timeout) => self.look(),
+                Ok(Received::Closed) => return None,
+                Err(error) => {
+                    tracing::info!(peer = self.peer, %error, "a client's session ends");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Is there a reason to end the session?
+    fn look(&self) {
+        if self.server.is_ending() {
+            self.told_end("the server ends");
+        } else if self.notices.is_late() {
+            count(&self.server.counters.ended);
+            self.told_end("what others changed was not taken back in time");
+        }
+    }
+
+    /// Somebody receives while this thread carries out.
+    fn have_another<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        if self.idle.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        let few = |n: usize| (n < THREADS).then_some(n + 1);
+        if self.threads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, few).is_err() {
+            return;
+        }
+        let thread = Builder::new().name("siftfs-call".into());
+        if let Err(error) = thread.spawn_scoped(scope, || self.work(scope)) {
+            self.threads.fetch_sub(1, Ordering::SeqCst);
+            tracing::warn!(%error, "no thread for a call");
+        }
+    }
+
+    fn carry_out(&self, call: (u32, u64), credentials: &Credentials, request: Request) {
+        count(&self.server.counters.calls);
+        if let Err(error) = check(&request) {
+            return self.answers.give(call, Err(error), true);
+        }
+        let (answers, here) = (self.answers.clone(), std::thread::current().id());
+        let done = move |result| {
+            // A thread that flushes for all sessions does not wait for this one's client.
+            let may_wait = std::thread::current().id() == here;
+            answers.give(call, result, may_wait);
+        };
+        self.service.submit(credentials, request, Box::new(done));
+    }
+
+    /// The client broke a rule.
+    fn broke(&self, why: &str) {
+        count(&self.server.counters.ended);
+        tracing::warn!(peer = self.peer, why, "a client broke the protocol");
+        self.told_end(why);
+    }
+
+    fn told_end(&self, why: &str) {
+        self.answers.outbox.post(FromServer::Ended { reason: why.into() });
+        self.end();
+    }
+
+    /// All that the session has ends, and with it what its calls wait for.
+    fn end(&self) {
+        if self.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.notices.end();
+        let ended = self.service.call(&Credentials::default(), Request::EndSession);
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the end of a session");
+        }
+        self.answers.outbox.end();
+    }
+}
+
+impl Answers {
+    fn give(&self, (slot, number): (u32, u64), result: Result<Reply>, may_wait: bool) {
+        self.slots.end(slot);
+        let answer = FromServer::Answer { slot, number, result: result.map(Box::new) };
+        match may_wait {
+            true => self.outbox.send(answer),
+            false => self.outbox.post(answer),
+        }
+    }
+}

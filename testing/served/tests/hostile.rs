@@ -1,0 +1,182 @@
+//! Clients that break the protocol: each loses its own session, and nobody else notices.
+
+#[path = "../../../crates/shared/calls/src/samples.rs"]
+#[allow(dead_code, missing_docs)]
+mod samples;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use siftfs_base::SystemClock;
+use siftfs_calls::{Claim, FileProtocol, FromServer, Opening, ToServer};
+use siftfs_codec::{Encoded, Message};
+use siftfs_device::MemDevice;
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_proto::{Credentials, FileService, Request, Rights};
+use siftfs_served::{Setup, Way};
+use siftfs_transport::{CallerEnd, Received, connect};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+
+fn volume() -> LocalVolume {
+    let device = Arc::new(MemDevice::new(64 << 20));
+    let device = device as Arc<dyn siftfs_device::Device>;
+    mkfs_on(device.clone(), &MkfsOptions::default()).unwrap();
+    let options = OpenOptions::default();
+    LocalVolume::open_on(device, Arc::new(SystemClock::default()), &options, Threads::Real).unwrap()
+}
+
+fn raw(setup: &Setup) -> CallerEnd<FileProtocol> {
+    connect::<FileProtocol>(&setup.address, &setup.options).unwrap()
+}
+
+fn opening(claim: Claim) -> ToServer {
+    ToServer::Open(Box::new(Opening { volume: String::new(), claim, caches: false }))
+}
+
+fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {
+    let mut end = raw(setup);
+    end.sender.send(opening(claim)).unwrap();
+    let answer = end.receiver.recv(LIMIT).unwrap();
+    assert!(matches!(answer, Received::Message(FromServer::Opened { .. })), "{answer:?}");
+    end
+}
+
+fn call(slot: u32, number: u64, request: Request) -> ToServer {
+    let (credentials, request) = (Credentials::default(), Box::new(request));
+    ToServer::Call { slot, number, credentials, request }
+}
+
+/// What the server says before it ends the connection.
+fn last_word(mut end: CallerEnd<FileProtocol>) -> String {
+    let mut last = String::new();
+    loop {
+        match end.receiver.recv(LIMIT) {
+            Ok(Received::Message(
+                FromServer::Ended { reason } | FromServer::Refused { reason },
+            )) => {
+                last = reason;
+            }
+            Ok(Received::Message(_)) => {}
+            Ok(Received::Timeout) => panic!("the connection does not end"),
+            Ok(Received::Closed) | Err(_) => return last,
+        }
+    }
+}
+
+/// Somebody else's session goes on all the time.
+fn others_go_on(setup: &Setup) {
+    let client = setup.client(Claim::Owner).unwrap();
+    client.call(&Credentials::default(), Request::StatFs).unwrap();
+}
+
+#[test]
+fn whoever_breaks_a_rule_loses_the_session() {
+    let local = volume();
+    for way in [Way::Unix, Way::Shared] {
+        let setup = Setup::new(&local, way);
+        let broken: [(&[ToServer], &str); 5] = [
+            (&[opening(Claim::Owner)], "it opens a second session"),
+            (&[call(0, 1, Request::StatFs)], "call 1 in slot 0 instead of 0"),
+            (&[call(64, 0, Request::StatFs)], "slot 64, which does not exist"),
+            (
+                // The second comes while the first waits for a ticket that nobody drew, or after it.
+                &[call(3, 0, Request::StatFs), call(3, 0, Request::StatFs)],
+                "in slot 3",
+            ),
+            (&[ToServer::Taken { notice: 5 }], "notice 5"),
+        ];
+        for (messages, why) in broken {
+            let end = opened(&setup, Claim::Owner);
+            messages.iter().for_each(|message| end.sender.send(message.clone()).unwrap());
+            let said = last_word(end);
+            assert!(said.contains(why), "{said}");
+            others_go_on(&setup);
+        }
+        assert_eq!(setup.server.counts().ended, 5);
+    }
+    local.close().unwrap();
+}
+
+#[test]
+fn a_connection_without_a_session_is_refused() {
+    let local = volume();
+    let setup = Setup::new(&local, Way::Unix);
+    let end = raw(&setup);
+    end.sender.send(call(0, 0, Request::StatFs)).unwrap();
+    assert!(last_word(end).contains("it opens no session"));
+    let (silent, since) = (raw(&setup), Instant::now());
+    others_go_on(&setup);
+    let said = last_word(silent);
+    assert!(said.contains("opened no session within 5s"), "{said}");
+    assert!(since.elapsed() > Duration::from_secs(4));
+    // Bytes that are no greeting at all, and half a greeting.
+    let siftfs_remote::Address::Unix(path) = &setup.address else { panic!("a unix socket") };
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SiftLink\0\0"] {
+        UnixStream::connect(path).unwrap().write_all(bytes).unwrap();
+        others_go_on(&setup);
+    }
+    let _held: Vec<_> = (0..100).map(|_| UnixStream::connect(path)).collect();
+    drop(_held);
+    others_go_on(&setup);
+    assert!(setup.server.counts().refused >= 2);
+    drop(setup);
+    local.close().unwrap();
+}
+
+/// A client that dies in the middle of calls, with answers that it never takes.
+#[test]
+fn a_client_that_goes_is_forgotten() {
+    let local = volume();
+    for way in [Way::Unix, Way::Shared] {
+        let setup = Setup::new(&local, way);
+        for _ in 0..20 {
+            let end = opened(&setup, Claim::Owner);
+            for slot in 0..64 {
+                let file = siftfs_proto::Target::Inode(2);
+                let request =
+                    if slot % 2 == 0 { Request::StatFs } else { Request::GetAttr { file } };
+                end.sender.send(call(slot, 0, request)).unwrap();
+            }
+        }
+        others_go_on(&setup);
+    }
+    local.close().unwrap();
+}
+
+/// Requests with any bytes in the place of right ones, of users and of a kernel's session: each is
+/// answered or refused, the server goes on, and the volume is whole.
+#[test]
+fn damaged_requests_are_answered() {
+    let local = volume();
+    let setup = Setup::new(&local, Way::Shared);
+    let rights = Rights::all();
+    let claims = [Claim::Owner, Claim::User { uid: 0, gid: 0, rights }];
+    let all = samples::requests();
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(1000));
+    let damage = (0..all.len(), any::<proptest::sample::Index>(), any::<u8>(), 0..claims.len());
+    let clients = claims.clone().map(|claim| setup.client(claim).unwrap());
+    let ran = runner.run(&damage, |(which, at, byte, client)| {
+        let call = call(0, 0, all[which].clone());
+        let Encoded { mut head, blocks } = call.encode().unwrap();
+        let at = 27 + at.index(head.len() - 27);
+        head[at] = byte;
+        let Ok(ToServer::Call { request, .. }) = ToServer::decode(&head, blocks) else {
+            return Ok(());
+        };
+        // These end the session, or wait for what never comes.
+        let ends = matches!(*request, Request::EndSession | Request::Wait { .. });
+        if !ends {
+            let _ = clients[client].call(&Credentials::default(), *request);
+        }
+        Ok(())
+    });
+    ran.unwrap();
+    drop(clients);
+    others_go_on(&setup);
+    drop(setup);
+    local.close().unwrap();
+}
