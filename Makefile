@@ -38,7 +38,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick test test-long test-modes test-guest test-apps bench fuzz pressure kills users deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz pressure kills users deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -103,6 +103,21 @@ test-apps:
 	scripts/build-sqlite-tests.sh "$(BUILT)/sqlite-tests"
 	"$(BUILT)/siftfs-apps" $(APPS)
 	"$(BUILT)/siftfs-apps" --accel $(APPS)
+
+# LevelDB and RocksDB on volumes, without a mount: an Env and a FileSystem for them, built against the system's packages,
+# under the libraries' own tests (fetched as source packages) and ours, with kills.
+INTEGRATIONS = $(MAKE) -C integrations OUT="$(BUILT)/integrations" LIBRARIES="$(BUILT)" SIFTFS="$(BUILT)/siftfs"
+integrations:
+	scripts/install-deps.sh
+	scripts/install-deps.sh integrations
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi
+	$(INTEGRATIONS) test
+
+# LevelDB's puts and gets by compounds and by single calls. BENCH="--rounds 3 --json".
+bench-integrations:
+	scripts/install-deps.sh integrations
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi
+	$(INTEGRATIONS) bench BENCH="$(BENCH)"
 
 # Beside ext4, XFS and btrfs on the same disk. Writes docs/RESULTS.md and its picture, and the numbers to target/bench.
 bench:

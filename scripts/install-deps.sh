@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the system programs that are missing, with apt. Does nothing when all are there.
 # With the argument "apps" also the software that `make test-apps` runs, with "bench" what `make bench` measures, with
-# "guest" what `make test-guest` boots a virtual machine with.
+# "guest" what `make test-guest` boots a virtual machine with, with "integrations" what `make integrations` builds with.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -75,6 +75,19 @@ if [ "${1:-}" = guest ]; then
     need xz xz-utils
     need dpkg-deb dpkg
     need mkfs.f2fs f2fs-tools
+fi
+if [ "${1:-}" = integrations ]; then
+    need c++ g++
+    need patch patch
+    need dpkg-source dpkg-dev
+    [ -e /usr/include/leveldb/db.h ] || missing="$missing libleveldb-dev"
+    [ -e /usr/include/rocksdb/db.h ] || missing="$missing librocksdb-dev"
+    [ -e /usr/include/gtest/gtest.h ] || missing="$missing libgtest-dev"
+    [ -e /usr/include/gmock/gmock.h ] || missing="$missing libgmock-dev"
+    # For LevelDB's archive, which is linked, and for programs that are run as they are.
+    ls /usr/lib/*/libsnappy.so >/dev/null 2>&1 || missing="$missing libsnappy-dev"
+    need db_bench rocksdb-tools
+    /usr/bin/python3 -c "import plyvel" 2>/dev/null || missing="$missing python3-plyvel"
 fi
 
 [ -z "$missing" ] && exit 0

@@ -21,7 +21,7 @@ class Compound(Mounted):
             where = steps.append(sums, total)
             frame = steps.compress(siftfs.Codec.LZ4, found)
             again = steps.decompress(siftfs.Codec.LZ4, frame, 100)
-            old = steps.patch(file, 0, again.part(1, 2))
+            old = steps.patch(file, 0, steps.join(again.part(1, 1), again.part(2, 1)))
             before = steps.add(sums, 0, 1)
             steps.compare_and_set(file, 8, b"89", bytearray(b"xy"))
             steps.write(file, found, b"w")

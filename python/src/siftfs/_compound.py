@@ -170,6 +170,11 @@ class Compound:
         fields = struct.pack("<I", codec) + self._bytes(data)
         return BytesStep(self, self._add(8, fields, _ioctl.LONGEST))
 
+    def join(self, first: AnyBytes, second: AnyBytes) -> BytesStep:
+        """Joins bytes: the second behind the first."""
+        fields = self._bytes(first) + self._bytes(second)
+        return BytesStep(self, self._add(19, fields, _ioctl.LONGEST))
+
     def decompress(self, codec: Codec, data: AnyBytes, most: int) -> BytesStep:
         """Decompresses to at most ``most`` bytes: ``EOVERFLOW`` if they are more, ``EILSEQ`` if it
         is not one frame."""

@@ -296,8 +296,9 @@ impl Generator {
             return Some(Step::Decompress { codec, data: BytesArg::Step(nr), most });
         }
         let data = self.some_bytes(draft, 0);
-        Some(match self.rng.below(3) {
+        Some(match self.rng.below(4) {
             0 => Step::Compress { codec, data },
+            1 => Step::Join { first: data, second: self.some_bytes(draft, 1) },
             _ => {
                 let kinds = [Checksum::Crc32c, Checksum::MaskedCrc32c, Checksum::Xxh3];
                 Step::Checksum { kind: *self.rng.pick(&kinds)?, data }

@@ -37,7 +37,7 @@ fn compounds_do_what_they_are_for() {
         }
         pair.check_tree().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
-    assert_eq!(kinds.len(), 18, "{kinds:?}");
+    assert_eq!(kinds.len(), 19, "{kinds:?}");
     assert!(kinds.values().all(|count| *count > 20), "{kinds:?}");
     assert!(users > 200 && refused > 50 && refused < done / 5, "{users} {refused} of {done}");
 }

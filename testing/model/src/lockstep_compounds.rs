@@ -28,6 +28,7 @@ fn file_of(step: &mut Step) -> Option<&mut FileArg> {
         | Step::Checksum { .. }
         | Step::Compress { .. }
         | Step::Decompress { .. }
+        | Step::Join { .. }
         | Step::Rename { .. }
         | Step::Unlink { .. } => None,
     }

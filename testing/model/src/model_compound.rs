@@ -163,6 +163,10 @@ impl<'a> Run<'a> {
             Step::Decompress { codec, data, most } => {
                 decompress(*codec, &self.bytes(data)?, *most).map(Held::Bytes)
             }
+            Step::Join { first, second } => {
+                let joined = [self.bytes(first)?, self.bytes(second)?].concat();
+                Ok(Held::Bytes(joined))
+            }
             Step::Write { .. } | Step::Append { .. } | Step::SetSize { .. } => {
                 self.change_bytes(step)
             }

@@ -25,6 +25,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -159,13 +160,15 @@ int siftfs_compound_create(siftfs_compound *compound, const char *path, mode_t m
 int siftfs_compound_close(siftfs_compound *compound, int step);
 
 /* Bytes: read, fewer than length only at the end of the file; compressed; decompressed, EOVERFLOW
- * if they are more than `most`; and those in whose place patch puts as many. */
+ * if they are more than `most`; two, joined; and those in whose place patch puts as many. */
 int siftfs_compound_read(siftfs_compound *compound, int file, struct siftfs_number offset,
                          uint32_t length);
 int siftfs_compound_compress(siftfs_compound *compound, enum siftfs_format format,
                              struct siftfs_bytes data);
 int siftfs_compound_decompress(siftfs_compound *compound, enum siftfs_format format,
                                struct siftfs_bytes data, uint32_t most);
+int siftfs_compound_join(siftfs_compound *compound, struct siftfs_bytes first,
+                         struct siftfs_bytes second);
 int siftfs_compound_patch(siftfs_compound *compound, int file, struct siftfs_number offset,
                           struct siftfs_bytes data);
 
@@ -227,20 +230,58 @@ siftfs_volume *siftfs_volume_open(const char *path);
  * it is not plain ext4 now: the next open recovers what was durable. */
 int siftfs_volume_close(siftfs_volume *volume);
 
+/* Everything that was done before is durable on return, as sync(2). */
+int siftfs_volume_sync(siftfs_volume *volume);
+
 /* Opens a regular file for reading and writing, by its absolute path; creates it with this mode if
  * flags has O_CREAT, and it must not be there then. No other flag is known: EINVAL. */
 siftfs_file *siftfs_open(siftfs_volume *volume, const char *path, int flags, mode_t mode);
 
+/* Opens a file that is there, and reads up to `length` bytes from `offset` on, as one compound:
+ * *count of them, fewer only at the end of the file. NULL: as siftfs_open; E2BIG more than a
+ * compound brings (16 MiB at most). */
+siftfs_file *siftfs_open_read(siftfs_volume *volume, const char *path, void *into, size_t length,
+                              uint64_t offset, size_t *count);
+
 /* Closes a file. It promises nothing about its bytes. */
 void siftfs_close(siftfs_file *file);
+
+/* Writes all bytes and closes the file, as one compound. The file is closed whatever the result is;
+ * -1: nothing was written. E2BIG, too: more than a record takes. Not durable by itself. */
+int siftfs_write_close(siftfs_volume *volume, siftfs_file *file, const void *from, size_t length,
+                       uint64_t offset);
 
 /* As pread(2) and pwrite(2), but writes all bytes or fails. */
 ssize_t siftfs_pread(siftfs_file *file, void *into, size_t length, uint64_t offset);
 ssize_t siftfs_pwrite(siftfs_file *file, const void *from, size_t length, uint64_t offset);
 
+/* As fstat(2) and ftruncate(2). st_dev is 0. A size is durable with the file's next sync. */
+int siftfs_fstat(siftfs_file *file, struct stat *into);
+int siftfs_ftruncate(siftfs_file *file, uint64_t size);
+
 /* As fsync(2) and fdatasync(2): one write and one flush where that is possible. */
 int siftfs_fsync(siftfs_file *file);
 int siftfs_fdatasync(siftfs_file *file);
+
+/* As the system calls of their names, with absolute paths that are not followed through symbolic
+ * links: siftfs_stat is lstat(2). siftfs_rename takes directories, too; its flags: SIFTFS_REPLACE,
+ * else a name that is there is EEXIST. A name is durable with the next sync of its file, or of the
+ * directory by siftfs_sync_dir; that it is gone, with the latter. */
+int siftfs_stat(siftfs_volume *volume, const char *path, struct stat *into);
+int siftfs_mkdir(siftfs_volume *volume, const char *path, mode_t mode);
+int siftfs_rmdir(siftfs_volume *volume, const char *path);
+int siftfs_unlink(siftfs_volume *volume, const char *path);
+int siftfs_link(siftfs_volume *volume, const char *existing, const char *to);
+int siftfs_rename(siftfs_volume *volume, const char *from, const char *to, unsigned flags);
+int siftfs_sync_dir(siftfs_volume *volume, const char *path);
+
+/* What is called for an entry of a directory, on the caller's thread. The name is there for the
+ * call alone; type is as d_type of readdir(3). */
+typedef void siftfs_entry(void *context, const char *name, uint64_t inode, unsigned char type);
+
+/* Has `then` called for each entry of a directory but "." and "..", in no order. It takes memory
+ * for all of them first, so `then` may change the directory. */
+int siftfs_list(siftfs_volume *volume, const char *path, siftfs_entry *then, void *context);
 
 /* As siftfs_publish, with absolute paths; from_fd is not used, and from must not be NULL. */
 int siftfs_volume_publish(siftfs_volume *volume, const struct siftfs_name *names, size_t count,

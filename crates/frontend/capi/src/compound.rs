@@ -281,6 +281,22 @@ pub unsafe extern "C" fn siftfs_compound_decompress(
     unsafe { add(compound, decompress) }
 }
 
+/// `siftfs_compound_join`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_compound_join(
+    compound: *mut Compound,
+    first: Bytes,
+    second: Bytes,
+) -> c_int {
+    let join = || {
+        // SAFETY: the header asks for the bytes.
+        let (first, second) = unsafe { (first.arg()?, second.arg()?) };
+        Ok(Step::Join { first, second })
+    };
+    // SAFETY: the header asks for the compound.
+    unsafe { add(compound, join) }
+}
+
 /// `siftfs_compound_patch`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siftfs_compound_patch(

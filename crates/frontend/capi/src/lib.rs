@@ -7,12 +7,14 @@
 mod compound;
 mod convert;
 mod mount;
+mod names;
 mod section;
 mod ticket;
 mod volume;
 
 pub use compound::*;
 pub use mount::*;
+pub use names::*;
 pub use section::*;
 pub use ticket::*;
 pub use volume::*;

@@ -1,7 +1,7 @@
 //! Volumes that are opened in the process.
 
 use crate::convert::{
-    Name, REPLACE, borrowed, fill, given, io_error, length, path, refuse, slice, status, text,
+    Name, REPLACE, borrowed, fill, give, given, io_error, length, path, refuse, slice, status, text,
 };
 use crate::mount::level;
 use siftfs::{File, Volume};
@@ -28,6 +28,13 @@ pub unsafe extern "C" fn siftfs_volume_close(volume: *mut Volume) -> c_int {
     status(volume.close().map_err(io_error))
 }
 
+/// `siftfs_volume_sync`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_volume_sync(volume: *const Volume) -> c_int {
+    // SAFETY: the header asks for a volume that is open.
+    status(unsafe { borrowed(volume) }.and_then(|volume| volume.sync().map_err(io_error)))
+}
+
 /// `siftfs_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siftfs_open(
@@ -47,6 +54,53 @@ pub unsafe extern "C" fn siftfs_open(
         }
     };
     given(open())
+}
+
+/// `siftfs_open_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_open_read(
+    volume: *const Volume,
+    name: *const c_char,
+    into: *mut c_void,
+    len: usize,
+    offset: u64,
+    count: *mut usize,
+) -> *mut File {
+    let open = || {
+        // SAFETY: the header asks for a volume that is open and a string that ends with NUL.
+        let (volume, name) = unsafe { (borrowed(volume)?, text(name)?) };
+        if into.is_null() || count.is_null() {
+            return Err(refuse(libc::EINVAL));
+        }
+        let most = u32::try_from(len).map_err(|_| refuse(libc::EINVAL))?;
+        let (file, data) = volume.open_read(name, offset, most).map_err(io_error)?;
+        // SAFETY: the header asks for room for `len` bytes and for their number.
+        unsafe { give(count, || fill(into, len, &data)) }?;
+        Ok(file)
+    };
+    given(open())
+}
+
+/// `siftfs_write_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_write_close(
+    volume: *const Volume,
+    file: *mut File,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+) -> c_int {
+    if file.is_null() {
+        return status(Err(refuse(libc::EINVAL)));
+    }
+    // SAFETY: given by `siftfs_open`, and the caller gives it back once.
+    let file = *unsafe { Box::from_raw(file) };
+    let write = || {
+        // SAFETY: the header asks for a volume that is open, and for `len` bytes.
+        let (volume, data) = unsafe { (borrowed(volume)?, slice(from.cast::<u8>(), len)?) };
+        volume.write_close(file, offset, data).map_err(io_error)
+    };
+    status(write())
 }
 
 /// `siftfs_close`.
@@ -90,6 +144,13 @@ pub unsafe extern "C" fn siftfs_pwrite(
         file.write_at(offset, data).map_err(io_error).map(|()| len)
     };
     length(write())
+}
+
+/// `siftfs_ftruncate`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_ftruncate(file: *const File, size: u64) -> c_int {
+    // SAFETY: the header asks for a file that is open.
+    status(unsafe { borrowed(file) }.and_then(|file| file.set_len(size).map_err(io_error)))
 }
 
 /// `siftfs_fsync`.

@@ -3,6 +3,7 @@
 
 #include <siftfs.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -140,8 +141,9 @@ static void compounds_on_a_mount(int dir) {
     CHECK(siftfs_compound_append(steps, SIFTFS_STEP(new), result(sum)) == 3);
     int frame = siftfs_compound_compress(steps, SIFTFS_ZSTD, result(found));
     int again = siftfs_compound_decompress(steps, SIFTFS_ZSTD, result(frame), 100);
-    struct siftfs_bytes part = {NULL, 2, again, 1};
-    int old = siftfs_compound_patch(steps, fd, at(0), part);
+    struct siftfs_bytes one = {NULL, 1, again, 1}, other = {NULL, 1, again, 2};
+    int part = siftfs_compound_join(steps, one, other);
+    int old = siftfs_compound_patch(steps, fd, at(0), result(part));
     CHECK(siftfs_compound_compare_and_set(steps, fd, at(8), text("89"), text("xy")) >= 0);
     CHECK(siftfs_compound_write(steps, fd, (struct siftfs_number){0, found}, text("w")) >= 0);
     int added = siftfs_compound_add(steps, SIFTFS_STEP(new), at(0), 4, at(1));
@@ -151,7 +153,7 @@ static void compounds_on_a_mount(int dir) {
     struct siftfs_attributes set = {SIFTFS_SET_MODE | SIFTFS_SET_MTIME, 0640, 0, 0, {0, 0}, {7, 5}};
     CHECK(siftfs_compound_set_attributes(steps, fd, &set) >= 0);
     CHECK(siftfs_compound_close(steps, new) >= 0);
-    int wanted[] = {found, sum, new, old, added};
+    int wanted[] = {found, sum, new, part, old, added};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         CHECK(siftfs_compound_want(steps, wanted[i]) == 0);
     CHECK(siftfs_compound_run(steps, dir, SIFTFS_DURABLE) == 0);
@@ -159,6 +161,8 @@ static void compounds_on_a_mount(int dir) {
     size_t length = 0;
     const char *bytes = siftfs_compound_bytes(steps, found, &length);
     CHECK(bytes != NULL && length == 4 && memcmp(bytes, "2345", 4) == 0);
+    bytes = siftfs_compound_bytes(steps, part, &length);
+    CHECK(bytes != NULL && length == 2 && memcmp(bytes, "34", 2) == 0);
     bytes = siftfs_compound_bytes(steps, old, &length);
     CHECK(bytes != NULL && length == 2 && memcmp(bytes, "01", 2) == 0);
     uint64_t crc = 0, before = 0, ino = 0;
@@ -293,6 +297,19 @@ static void compounds_in_the_process(siftfs_volume *volume) {
     CHECK(bytes != NULL && length == 4 && memcmp(bytes, "2345", 4) == 0);
     uint64_t crc;
     CHECK(siftfs_compound_number(steps, sum, &crc) == 0);
+    siftfs_compound *record = siftfs_compound_new();
+    int rest = siftfs_compound_join(record, text("2 bytes, "), text("and more"));
+    int head = siftfs_compound_checksum(record, SIFTFS_CRC32C, result(rest));
+    int whole = siftfs_compound_join(record, result(head), result(rest));
+    CHECK(rest == 0 && siftfs_compound_write(record, 0, at(100), result(whole)) == 3);
+    CHECK(siftfs_compound_want(record, head) == 0);
+    CHECK(siftfs_compound_run_in(record, volume, files, 1, SIFTFS_VISIBLE) == 0);
+    uint64_t head_sum;
+    uint32_t head_stored = 0;
+    CHECK(siftfs_compound_number(record, head, &head_sum) == 0);
+    CHECK(siftfs_pread(file, &head_stored, 4, 100) == 4 && head_stored == head_sum);
+    CHECK(file_holds(file, "2 bytes, and more", 104));
+    siftfs_compound_free(record);
     siftfs_file *sums = siftfs_open(volume, "/sums", O_RDWR, 0);
     uint32_t stored = 0;
     CHECK(sums != NULL && siftfs_pread(sums, &stored, 4, 0) == 4 && stored == crc);
@@ -345,6 +362,88 @@ static void sections_in_the_process(siftfs_volume *volume, siftfs_file *one) {
     siftfs_close(two);
 }
 
+/* What a listing brought. */
+struct listed {
+    int count, directories;
+    char last[64];
+};
+
+static void note(void *context, const char *name, uint64_t inode, unsigned char type) {
+    struct listed *listed = context;
+    CHECK(inode > 0 && strlen(name) < sizeof listed->last);
+    listed->count++;
+    listed->directories += type == DT_DIR;
+    strcpy(listed->last, name);
+}
+
+static void names_in_the_process(siftfs_volume *volume) {
+    struct stat stat = {0};
+    struct listed listed = {0};
+    CHECK(siftfs_mkdir(volume, "/names", 0750) == 0);
+    FAILS(siftfs_mkdir(volume, "/names", 0750), EEXIST);
+    CHECK(siftfs_stat(volume, "/names", &stat) == 0);
+    CHECK(S_ISDIR(stat.st_mode) && (stat.st_mode & 07777) == 0750 && stat.st_nlink == 2);
+    CHECK(siftfs_list(volume, "/names", note, &listed) == 0 && listed.count == 0);
+    siftfs_file *file = siftfs_open(volume, "/names/a", O_RDWR | O_CREAT, 0604);
+    CHECK(file != NULL && siftfs_pwrite(file, "0123456789", 10, 0) == 10);
+    CHECK(siftfs_ftruncate(file, 7) == 0 && siftfs_fstat(file, &stat) == 0);
+    CHECK(S_ISREG(stat.st_mode) && (stat.st_mode & 07777) == 0604 && stat.st_size == 7);
+    CHECK(stat.st_mtime > 1000000000 && stat.st_blocks > 0 && stat.st_nlink == 1);
+    ino_t inode = stat.st_ino;
+    CHECK(siftfs_link(volume, "/names/a", "/names/b") == 0);
+    CHECK(siftfs_stat(volume, "/names/b", &stat) == 0);
+    CHECK(stat.st_ino == inode && stat.st_nlink == 2);
+    FAILS(siftfs_rename(volume, "/names/b", "/names/a", 0), EEXIST);
+    FAILS(siftfs_rename(volume, "/names/b", "/names/c", 2), EINVAL);
+    CHECK(siftfs_rename(volume, "/names/b", "/names/c", 0) == 0);
+    FAILS(siftfs_stat(volume, "/names/b", &stat), ENOENT);
+    CHECK(siftfs_mkdir(volume, "/names/d", 0700) == 0);
+    CHECK(siftfs_rename(volume, "/names/d", "/names/e", SIFTFS_REPLACE) == 0);
+    CHECK(siftfs_list(volume, "/names/", note, &listed) == 0);
+    CHECK(listed.count == 3 && listed.directories == 1);
+    CHECK(siftfs_unlink(volume, "/names/c") == 0);
+    FAILS(siftfs_unlink(volume, "/names/c"), ENOENT);
+    FAILS(siftfs_unlink(volume, "/names/e"), EISDIR);
+    FAILS(siftfs_rmdir(volume, "/names"), ENOTEMPTY);
+    FAILS(siftfs_rmdir(volume, "/names/a"), ENOTDIR);
+    CHECK(siftfs_rmdir(volume, "/names/e") == 0);
+    memset(&listed, 0, sizeof listed);
+    CHECK(siftfs_list(volume, "/names", note, &listed) == 0);
+    CHECK(listed.count == 1 && listed.directories == 0 && strcmp(listed.last, "a") == 0);
+    CHECK(siftfs_sync_dir(volume, "/names") == 0 && siftfs_volume_sync(volume) == 0);
+    FAILS(siftfs_list(volume, "/names/a", note, &listed), ENOTDIR);
+    FAILS(siftfs_list(volume, "/names", NULL, &listed), EINVAL);
+    FAILS(siftfs_list(NULL, "/names", note, &listed), EINVAL);
+    FAILS(siftfs_stat(volume, NULL, &stat), EINVAL);
+    FAILS(siftfs_stat(volume, "/names", NULL), EINVAL);
+    FAILS(siftfs_fstat(NULL, &stat), EINVAL);
+    FAILS(siftfs_ftruncate(NULL, 0), EINVAL);
+    FAILS(siftfs_sync_dir(volume, "/absent"), ENOENT);
+    FAILS(siftfs_volume_sync(NULL), EINVAL);
+    siftfs_close(file);
+}
+
+static void open_read_and_write_close(siftfs_volume *volume) {
+    char found[16] = {0};
+    size_t count = 0;
+    siftfs_file *file = siftfs_open(volume, "/names/both", O_RDWR | O_CREAT, 0600);
+    CHECK(file != NULL && siftfs_write_close(volume, file, "0123456789", 10, 2) == 0);
+    file = siftfs_open_read(volume, "/names/both", found, 4, 4, &count);
+    CHECK(file != NULL && count == 4 && strcmp(found, "2345") == 0);
+    CHECK(siftfs_pwrite(file, "x", 1, 2) == 1 && file_holds(file, "x123", 2));
+    siftfs_close(file);
+    file = siftfs_open_read(volume, "/names/both", found, sizeof found, 0, &count);
+    CHECK(file != NULL && count == 12);
+    /* Closed with an error: the bytes are no memory of the caller's. */
+    FAILS(siftfs_write_close(volume, file, NULL, 1, 0), EINVAL);
+    FAILS(siftfs_write_close(volume, NULL, "x", 1, 0), EINVAL);
+    CHECK(siftfs_open_read(volume, "/absent", found, 4, 0, &count) == NULL && errno == ENOENT);
+    CHECK(siftfs_open_read(volume, "/names", found, 4, 0, &count) == NULL && errno == EISDIR);
+    CHECK(siftfs_open_read(volume, "/names/both", NULL, 4, 0, &count) == NULL && errno == EINVAL);
+    CHECK(siftfs_open_read(volume, "/names/both", found, 4, 0, NULL) == NULL && errno == EINVAL);
+    CHECK(siftfs_unlink(volume, "/names/both") == 0);
+}
+
 static void in_the_process(const char *path) {
     CHECK(siftfs_volume_open("/absent/volume") == NULL && errno == ENOENT);
     siftfs_volume *volume = siftfs_volume_open(path);
@@ -368,6 +467,8 @@ static void in_the_process(const char *path) {
     tickets_in_the_process(volume, file);
     compounds_in_the_process(volume);
     sections_in_the_process(volume, file);
+    names_in_the_process(volume);
+    open_read_and_write_close(volume);
     siftfs_close(file);
     siftfs_close(NULL);
     CHECK(siftfs_volume_close(volume) == 0);

@@ -143,7 +143,7 @@ fn longest(step: &Step) -> usize {
         }
         Step::Patch { data: BytesArg::Given(bytes), .. } => bytes.len(),
         Step::Patch { data: BytesArg::Part { len, .. }, .. } => (*len as usize).min(LONGEST),
-        Step::Patch { .. } | Step::Compress { .. } => LONGEST,
+        Step::Patch { .. } | Step::Compress { .. } | Step::Join { .. } => LONGEST,
         // A number, or that of a file.
         _ => size_of::<u64>(),
     }

@@ -237,6 +237,41 @@ fn a_refusal_leaves_nothing_behind() {
     });
 }
 
+/// Bytes that steps make are written by one step, so the compound changes one thing: it is as whole
+/// as a write, and no record before somebody asks for one. With a second change it is.
+#[test]
+fn a_record_with_its_checksum_is_one_change() {
+    on_a_volume(|v| {
+        let log = file(v, "/log", b"");
+        log.sync_all().expect("sync");
+        let staged = || v.status().expect("status").runtime.staged_transactions;
+        let before = staged();
+        let mut steps = v.compound();
+        let rest = steps.join(b"head", &[7; 3000][..]);
+        let sum = steps.checksum(Checksum::MaskedCrc32c, rest.part(2, 3002));
+        let whole = steps.join(sum, rest);
+        steps.write(&log, 10, whole);
+        let mut results = steps.visible().expect("carried out");
+        let sum = u32::try_from(results.number(sum).expect("a number")).expect("of 4 bytes");
+        let found = content(v, "/log");
+        assert_eq!(found[10..14], sum.to_le_bytes());
+        assert_eq!((&found[14..18], &found[18..]), (&b"head"[..], &[7; 3000][..]));
+        assert_eq!(staged(), before, "a write is no record");
+        let mut steps = v.compound();
+        steps.write(&log, 10, b"one");
+        steps.write(&log, 20, b"two");
+        steps.visible().expect("carried out");
+        assert_eq!(staged(), before + 1, "two changes are one");
+        // Doubled until there is no room for results: refused before it is made.
+        let mut steps = v.compound();
+        let mut twice = steps.join(&[1; 4096][..], b"");
+        for _ in 0..40 {
+            twice = steps.join(twice, twice);
+        }
+        assert_eq!(refused(steps.visible()), (12, libc::E2BIG));
+    });
+}
+
 #[test]
 fn what_no_compound_may_be() {
     on_a_volume(|v| {

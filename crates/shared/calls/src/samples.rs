@@ -60,6 +60,7 @@ fn steps() -> Vec<Step> {
         Step::Checksum { kind: Checksum::MaskedCrc32c, data: BytesArg::Step(StepNr(3)) },
         Step::Compress { codec: Codec::Zstd, data: given.clone() },
         Step::Decompress { codec: Codec::Lz4Frame, data: given.clone(), most: 100 },
+        Step::Join { first: part.clone(), second: given.clone() },
         Step::Patch { file: file.clone(), offset: offset.clone(), data: given.clone() },
         Step::Add {
             file: file.clone(),

@@ -150,6 +150,16 @@ macro_rules! step_methods {
             self.list.add($crate::compound::Step::Decompress { codec, data, most })
         }
 
+        /// Joins bytes: the second behind the first.
+        pub fn join(
+            &mut self,
+            first: impl Into<$crate::steps::BytesOperand>,
+            second: impl Into<$crate::steps::BytesOperand>,
+        ) -> $crate::steps::BytesStep {
+            let (first, second) = (self.list.take(first.into()), self.list.take(second.into()));
+            self.list.add($crate::compound::Step::Join { first, second })
+        }
+
         /// Overwrites bytes of the file without growing it; the result is the old bytes.
         pub fn patch(
             &mut self,

@@ -202,6 +202,13 @@ pub enum Step<F = FileArg> {
         /// Bytes of the result at most.
         most: u32,
     },
+    /// Result: bytes, and others behind them.
+    Join {
+        /// The first of them.
+        first: BytesArg,
+        /// Those behind.
+        second: BytesArg,
+    },
     /// Replace bytes that are there: the file does not grow. Result: those that
     /// were there.
     Patch {

@@ -83,7 +83,7 @@ fn step(rng: &mut Rng) -> Step {
         _ => BytesArg::Part { step: nr(rng), start: rng.below(99) as u32, len: 7 },
     };
     let path = some_bytes(rng, 20);
-    match rng.below(9) {
+    match rng.below(10) {
         0 => Step::Lookup { path },
         1 => Step::Open { path, access: Access::Both, truncate: rng.chance(50) },
         2 => Step::Create { path, perm: rng.below(1 << 16) as u16 },
@@ -91,6 +91,7 @@ fn step(rng: &mut Rng) -> Step {
         4 => Step::Write { file, offset, data },
         5 => Step::Checksum { kind: Checksum::MaskedCrc32c, data },
         6 => Step::Decompress { codec: Codec::Zstd, data, most: rng.below(1 << 32) as u32 },
+        8 => Step::Join { first: data, second: BytesArg::Step(nr(rng)) },
         7 => Step::Rename { from: some_bytes(rng, 20), to: path, replace: rng.chance(50) },
         _ => {
             let atime = rng.chance(50).then_some(SetTime::Now);

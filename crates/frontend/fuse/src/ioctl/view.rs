@@ -98,6 +98,7 @@ impl View {
             | S::Checksum { .. }
             | S::Compress { .. }
             | S::Decompress { .. }
+            | S::Join { .. }
             | S::Close { .. } => false,
         };
         if changes {

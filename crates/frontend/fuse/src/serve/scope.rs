@@ -309,6 +309,7 @@ fn compound_changes(compound: &Compound) -> bool {
         | Step::Checksum { .. }
         | Step::Compress { .. }
         | Step::Decompress { .. }
+        | Step::Join { .. }
         | Step::Close { .. } => false,
         Step::Create { .. }
         | Step::Write { .. }

@@ -62,6 +62,7 @@ impl Need {
                 }
                 (*most).into()
             }
+            Step::Join { first, second } => self.bytes(first).saturating_add(self.bytes(second)),
             Step::Write { data, .. } | Step::Append { data, .. } => {
                 self.writes(data);
                 NUMBER

@@ -31,6 +31,11 @@ fn what_steps_say() {
     let compressed = Step::Compress { codec: Codec::Lz4Frame, data: BytesArg::Step(StepNr(0)) };
     let compressed = needs(vec![read(1 << 20), compressed]);
     assert!((3 * MIB..4 * MIB).contains(&compressed), "{compressed}: read, kept, compressed");
+    let twice = Step::Join { first: BytesArg::Step(StepNr(0)), second: BytesArg::Step(StepNr(0)) };
+    let joined = needs(vec![read(1 << 20), twice.clone()]);
+    assert!((3 * MIB..4 * MIB).contains(&joined), "{joined}: read, and joined");
+    let doubled = needs([vec![read(1 << 20)], vec![twice; 4095]].concat());
+    assert_eq!(doubled, MOST_RESULTS as u64, "no more than all results may have");
     assert!(needs(vec![decompress(7, 100)]) < 17 * MIB, "of a step that is not there");
 }
 

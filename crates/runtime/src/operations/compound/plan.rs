@@ -217,6 +217,7 @@ impl<'a> Plan<'a> {
                 let most = u32::try_from(self.room).map_or(*most, |room| room.min(*most));
                 self.compute(Task::Decompress(*codec, most), data)
             }
+            Step::Join { first, second } => self.join(first, second),
             Step::Patch { .. } | Step::Add { .. } | Step::CompareAndSet { .. } => {
                 self.modify(st, step)
             }
@@ -247,6 +248,17 @@ impl<'a> Plan<'a> {
             Ok(Computed::Number(value, width)) => Ok(Outcome::Number(value, width)),
             Ok(Computed::Bytes(bytes)) => self.keep(bytes).map(Outcome::Bytes),
         }
+    }
+
+    /// There is room for the result before it is made: steps may join what they joined, and
+    /// double it each time.
+    fn join(&mut self, first: &'a BytesArg, second: &'a BytesArg) -> Tried<Outcome> {
+        let (first, second) = (self.bytes(first)?, self.bytes(second)?);
+        if first.len().saturating_add(second.len()) > self.room {
+            return refused(libc::E2BIG);
+        }
+        let joined = [&*first, &*second].concat();
+        self.keep(Arc::new(joined)).map(Outcome::Bytes)
     }
 
     /// A result in bytes, if there is room for it.

@@ -32,6 +32,7 @@ variants!(FileProtocol: Sent {
     16 => SetSize { file, size },
     17 => SetAttributes { file, set },
     18 => Close { file },
+    19 => Join { first, second },
 });
 
 variants!(FileProtocol: FileArg {} tuple {

@@ -54,6 +54,7 @@ impl Step {
             Self::Checksum { kind, data } => S::Checksum { kind, data },
             Self::Compress { codec, data } => S::Compress { codec, data },
             Self::Decompress { codec, data, most } => S::Decompress { codec, data, most },
+            Self::Join { first, second } => S::Join { first, second },
             Self::Patch { file: f, offset, data } => {
                 S::Patch { file: file(f, true)?, offset, data }
             }
@@ -229,6 +230,7 @@ fn encode_step(step: &Step, wanted: bool, out: &mut Vec<u8>) -> Result<()> {
         Step::SetSize { .. } => 16,
         Step::SetAttributes { .. } => 17,
         Step::Close { .. } => 18,
+        Step::Join { .. } => 19,
     };
     out.extend(kind.to_le_bytes());
     out.extend(flags.to_le_bytes());
@@ -259,6 +261,7 @@ fn encode_step(step: &Step, wanted: bool, out: &mut Vec<u8>) -> Result<()> {
         }
         Step::Compress { codec, data } => w.codec(*codec)?.data(data),
         Step::Decompress { codec, data, most } => w.codec(*codec)?.data(data)?.u32(*most),
+        Step::Join { first, second } => w.data(first)?.data(second),
         Step::Add { file, offset, width, addend } => {
             let width = if *width == Width::U32 { 4 } else { 8 };
             w.file(file)?.number(offset)?.u32(width)?.number(addend)
@@ -332,6 +335,7 @@ fn decode_step(rest: &mut Rest<'_>) -> Result<(Step, bool)> {
         16 => Step::SetSize { file: rest.file()?, size: rest.number_arg()? },
         17 => Step::SetAttributes { file: rest.file()?, set: rest.attributes()? },
         18 => Step::Close { file: File::Step(StepNr(rest.u32()?)) },
+        19 => Step::Join { first: rest.data()?, second: rest.data()? },
         _ => return Err(errno(libc::EINVAL)),
     };
     Ok((step, flags & WANTED != 0))

@@ -25,6 +25,7 @@ fn every_step() -> Vec<(Step, bool)> {
         Step::Checksum { kind: Checksum::Xxh3, data: of_step.clone() },
         Step::Compress { codec: Codec::Zstd, data: given.clone() },
         Step::Decompress { codec: Codec::Lz4Frame, data: of_step, most: 4096 },
+        Step::Join { first: part.clone(), second: given.clone() },
         Step::Patch { file, offset: number.clone(), data: given.clone() },
         Step::Add { file, offset: number.clone(), width: Width::U32, addend: number_of.clone() },
         Step::CompareAndSet { file, offset: number, expected: given, new: part },
@@ -110,9 +111,9 @@ fn what_is_no_argument_is_refused() {
         refused(Compound::decode(&bytes))
     };
     assert_eq!(changed(4, 65_537), libc::E2BIG, "65,537 steps");
-    assert_eq!(changed(4, 19), libc::EINVAL, "one more step");
+    assert_eq!(changed(4, 20), libc::EINVAL, "one more step");
     assert_eq!(changed(8, 3), libc::EINVAL, "an unknown level");
     assert_eq!(changed(12, 1), libc::EINVAL, "what must be zero");
-    assert_eq!(changed(16, 19), libc::EINVAL, "an unknown step");
+    assert_eq!(changed(16, 20), libc::EINVAL, "an unknown step");
     assert_eq!(changed(16, 1 | 2 << 16), libc::EINVAL, "an unknown flag");
 }

@@ -1,0 +1,125 @@
+#!/bin/sh
+# Tests of the integrations, as `make integrations` runs them: test.sh DIR, where everything is built.
+# SIFTFS names the command. Each part has a volume of its own, which is plain ext4 afterwards.
+set -eu
+out=$(readlink -f "$1")
+here=$(dirname "$(readlink -f "$0")")
+siftfs=$(readlink -f "$SIFTFS")
+work=$(mktemp -d "${TMPDIR:-/tmp}/siftfs-integrations.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+PATH="$PATH:/usr/sbin:/sbin"
+
+# Runs the words behind the name with a new volume in $volume. (The shell looks at no command by
+# itself in what stands before `||`: functions that are called so say where they end.)
+part() {
+    name=$1
+    shift
+    echo "== $name"
+    volume=$work/volume
+    rm -f "$volume"
+    "$siftfs" mkfs "$volume" --size 512M >"$work/mkfs.out"
+    "$@" || { echo "FAILED: $name" >&2; exit 1; }
+    e2fsck -fn "$volume" >"$work/e2fsck.out" 2>&1 || {
+        cat "$work/e2fsck.out" >&2
+        echo "FAILED: $name: e2fsck" >&2
+        exit 1
+    }
+}
+
+# Fails unless a test of gtest's ran so many cases at least: none would be a success, too.
+gtest() { # least program words...
+    least=$1
+    shift
+    "$@" >"$work/gtest.out" 2>&1 || { cat "$work/gtest.out"; return 1; }
+    passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$work/gtest.out")
+    echo "$passed passed"
+    [ "$passed" -ge "$least" ]
+}
+
+leveldb_env_test() {
+    SIFTFS_VOLUME=$volume SIFTFS_OPS=$1 TEST_TMPDIR=/tests gtest 7 "$out/leveldb_env_test" &&
+        # It was our Env: the files are in the volume.
+        debugfs -R "ls -p /tests" "$volume" 2>/dev/null | grep -q open_on_read.txt
+}
+
+rocksdb_env_test() {
+    mkdir -p "$work/tests"
+    TEST_FS_URI=siftfs://$volume SIFTFS_OPS=$1 TEST_TMPDIR=$work/tests \
+        gtest 8 "$out/rocksdb_env_test" --gtest_filter='CustomEnv*' &&
+        debugfs -R "ls -p $work" "$volume" 2>/dev/null | grep -q tests
+}
+
+records() { # least
+    rm -rf "$work/records" && mkdir "$work/records" || return 1
+    count=$("$2" records "$volume" "$work/records") || return 1
+    echo "the same log; $count checksums of records computed by the file system"
+    [ "$count" -ge "$1" ] && { [ "$1" != 0 ] || [ "$count" = 0 ]; }
+}
+
+# A program that knows nothing of SiftFS.
+db_bench_unmodified() {
+    LD_PRELOAD=$out/libsiftfs_rocksdb.so db_bench --fs_uri="siftfs://$volume" --db=/bench \
+        --benchmarks=fillseq,readrandom --sync=1 --num=500 >"$work/db_bench.out" 2>&1 || {
+        cat "$work/db_bench.out"
+        return 1
+    }
+    grep -E '^(fillseq|readrandom)' "$work/db_bench.out" &&
+        debugfs -R "ls -p /bench" "$volume" 2>/dev/null | grep -q CURRENT
+}
+
+plyvel_unmodified() {
+    LD_PRELOAD=$out/libsiftfs_leveldb.so SIFTFS_VOLUME=$volume /usr/bin/python3 - <<'EOF' || return 1
+import plyvel
+db = plyvel.DB("/py", create_if_missing=True)
+for i in range(100):
+    db.put(b"%d" % i, b"v" * i, sync=i % 10 == 0)
+db.close()
+EOF
+    LD_PRELOAD=$out/libsiftfs_leveldb.so SIFTFS_VOLUME=$volume /usr/bin/python3 - <<'EOF'
+import plyvel
+db = plyvel.DB("/py")
+assert dict(db) == {b"%d" % i: b"v" * i for i in range(100)}
+db.close()
+EOF
+}
+
+# What is no volume, and one that another process has, are refused in words.
+refused() {
+    head -c 1000000 /dev/zero >"$work/none"
+    ! "$out/leveldb_work" check "$work/none" compound 0 2>"$work/none.err" || return 1
+    cat "$work/none.err"
+    ! "$out/leveldb_work" check "$work/absent" compound 0 2>"$work/none.err" || return 1
+    grep "No such file" "$work/none.err" || return 1
+    "$out/leveldb_work" put "$volume" compound 0 >"$work/numbers" &
+    holder=$!
+    while kill -0 $holder && ! [ -s "$work/numbers" ]; do sleep 0.05; done
+    status=0
+    "$out/rocksdb_work" check "$volume" compound 0 2>"$work/none.err" && status=1
+    kill -9 $holder
+    wait $holder || true
+    grep "busy" "$work/none.err" && [ $status = 0 ] && "$out/leveldb_work" check "$volume" compound \
+        $(($(wc -c <"$work/numbers") / 8))
+}
+
+kills=${SIFTFS_INTEGRATION_KILLS:-6}
+for ops in compound single; do
+    part "LevelDB's env_test, $ops" leveldb_env_test $ops
+    part "RocksDB's env_basic_test, $ops" rocksdb_env_test $ops
+    part "LevelDB killed, $ops" \
+        python3 "$here/crash.py" "$out/leveldb_work" $ops "$kills" "$work/volume"
+    part "RocksDB killed, $ops" \
+        python3 "$here/crash.py" "$out/rocksdb_work" $ops "$kills" "$work/volume"
+done
+part "LevelDB with the patch killed, compound" \
+    python3 "$here/crash.py" "$out/leveldb_work_patched" compound "$kills" "$work/volume"
+part "LevelDB's log, with the patch" records 120 "$out/leveldb_work_patched"
+part "LevelDB's log, without" records 0 "$out/leveldb_work"
+part "LevelDB on a full volume, compound" "$out/leveldb_work_patched" full "$work/volume" compound
+part "LevelDB on a full volume, single" "$out/leveldb_work" full "$work/volume" single
+part "what is refused" refused
+part "RocksDB hands checksums over" "$out/rocksdb_work" handover "$work/volume"
+part "RocksDB's names" "$out/rocksdb_work" names "$work/volume"
+part "db_bench as Debian has it" db_bench_unmodified
+part "plyvel as Debian has it" plyvel_unmodified
+echo "all integrations' tests passed"
