@@ -74,7 +74,7 @@ fn others_go_on(setup: &Setup) {
 }
 
 #[test]
-fn whoever_breaks_a_rule_loses_the_session() {
+fn a_client_that_breaks_a_rule_loses_its_session() {
     let local = volume();
     for way in [Way::Unix, Way::Shared] {
         let setup = Setup::new(&local, way);
@@ -83,7 +83,7 @@ fn whoever_breaks_a_rule_loses_the_session() {
             (&[call(0, 1, Request::StatFs)], "call 1 in slot 0 instead of 0"),
             (&[call(64, 0, Request::StatFs)], "slot 64, which does not exist"),
             (
-                // The second comes while the first waits for a ticket that nobody drew, or after it.
+                // The second has the first one's number, whether that is answered or not.
                 &[call(3, 0, Request::StatFs), call(3, 0, Request::StatFs)],
                 "in slot 3",
             ),

@@ -11,10 +11,9 @@ mod options;
 mod show;
 
 use clap::Parser;
+use command::processes::{device, key, serve};
 use command::programs::{accel, bench};
-use command::{
-    device, fsck, generate, inspect, key, live, mount, publish, serve, top, tune, umount, volume,
-};
+use command::{fsck, generate, inspect, live, mount, publish, top, tune, umount, volume};
 use daemon::limits;
 use helper::called::{self, Call, Role};
 use options::args::{Cli, Command};

@@ -224,8 +224,8 @@ impl Volume {
         &self.shared.service
     }
 
-    /// Writes everything into the area. The volume is plain ext4 when this returns. One that another
-    /// process serves stays open there: this session ends.
+    /// Writes everything into the area. The volume is plain ext4 when this returns. One that is
+    /// served by another process stays open there: this session ends.
     ///
     /// # Errors
     /// `Latched` after a failed write or flush, and what the storage reports. The volume stays

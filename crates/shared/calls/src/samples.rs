@@ -90,15 +90,23 @@ fn steps() -> Vec<Step> {
     ]
 }
 
-/// One of every request at least.
-pub fn requests() -> Vec<Request> {
-    use Request as R;
-    let (name, other) = (b"name".to_vec(), vec![0xff, b' ', 0xc3]);
-    let (open, bare) = (Target::Open(Handle(1 << 60)), Target::Inode(13));
-    let range = LockRange::new(5, 9).unwrap();
-    let blocks = WriteData::Blocks(vec![block(1), block(2)]);
-    let wait = Some(LockWait { number: 4, until: WaitUntil::Closed });
-    let set = SetAttr {
+const OPEN: Target = Target::Open(Handle(1 << 60));
+const BARE: Target = Target::Inode(13);
+
+fn name() -> Vec<u8> {
+    b"name".to_vec()
+}
+
+fn other() -> Vec<u8> {
+    vec![0xff, b' ', 0xc3]
+}
+
+fn range() -> LockRange {
+    LockRange::new(5, 9).unwrap()
+}
+
+fn set() -> SetAttr {
+    SetAttr {
         perm: Some(0o7777),
         uid: Some(1),
         gid: Some(2),
@@ -109,39 +117,52 @@ pub fn requests() -> Vec<Request> {
         kill_priv: true,
         kill_setgid: false,
         keep_priv: true,
-    };
-    let entries = vec![
-        PublishEntry {
-            source: PublishSource::Path(name.clone()),
-            to: other.clone(),
-            replace: true,
-        },
-        PublishEntry { source: PublishSource::Open(Handle(3)), to: name.clone(), replace: false },
-    ];
-    let wanted = Wanted::Some { steps: vec![StepNr(3), StepNr(6)], most: 1 << 20 };
-    let compound =
-        Compound { base: 2, steps: steps(), level: Level::Durable, rights: rights(), wanted };
+    }
+}
+
+fn entries() -> Vec<PublishEntry> {
     vec![
-        R::Lookup { parent: 2, name: name.clone() },
+        PublishEntry { source: PublishSource::Path(name()), to: other(), replace: true },
+        PublishEntry { source: PublishSource::Open(Handle(3)), to: name(), replace: false },
+    ]
+}
+
+fn compound() -> Compound {
+    let wanted = Wanted::Some { steps: vec![StepNr(3), StepNr(6)], most: 1 << 20 };
+    Compound { base: 2, steps: steps(), level: Level::Durable, rights: rights(), wanted }
+}
+
+/// Requests of names and inodes.
+fn names() -> Vec<Request> {
+    use Request as R;
+    vec![
+        R::Lookup { parent: 2, name: name() },
         R::Forget { ino: 12, count: u64::MAX },
-        R::GetAttr { file: bare },
-        R::SetAttr { file: open, set, times: true },
+        R::GetAttr { file: BARE },
+        R::SetAttr { file: OPEN, set: set(), times: true },
         R::ReadLink { ino: 14 },
-        R::MakeNode { parent: 2, name: name.clone(), kind: FileKind::Fifo, perm: 1, rdev: 2 },
-        R::MakeDir { parent: 2, name: other.clone(), perm: 0o755 },
-        R::Symlink { parent: 2, name: name.clone(), target: b"../x".to_vec() },
-        R::Link { ino: 12, parent: 2, name: name.clone() },
-        R::Unlink { parent: 2, name: name.clone() },
-        R::RemoveDir { parent: 2, name: name.clone() },
+        R::MakeNode { parent: 2, name: name(), kind: FileKind::Fifo, perm: 1, rdev: 2 },
+        R::MakeDir { parent: 2, name: other(), perm: 0o755 },
+        R::Symlink { parent: 2, name: name(), target: b"../x".to_vec() },
+        R::Link { ino: 12, parent: 2, name: name() },
+        R::Unlink { parent: 2, name: name() },
+        R::RemoveDir { parent: 2, name: name() },
         R::Rename {
             parent: 2,
-            name: name.clone(),
+            name: name(),
             new_parent: 12,
-            new_name: other.clone(),
+            new_name: other(),
             mode: RenameMode::WhiteoutNoReplace,
         },
-        R::Create { parent: 2, name: name.clone(), perm: 0o640 },
+        R::Create { parent: 2, name: name(), perm: 0o640 },
         R::TmpFile { parent: 2, perm: 0o600, exclusive: true },
+    ]
+}
+
+/// Requests of bytes, and durability.
+fn data() -> Vec<Request> {
+    use Request as R;
+    vec![
         R::Open {
             ino: 12,
             access: Access::Read,
@@ -152,34 +173,41 @@ pub fn requests() -> Vec<Request> {
         },
         R::Hold { ino: 12 },
         R::Release { handle: Handle(7) },
-        R::Read { file: open, offset: 5, len: 6 },
-        R::write(open, 4096, blocks),
-        R::Append { file: open, end: 9, data: vec![7; 300].into(), kill_priv: true, times: false },
-        R::WriteBack { file: bare, offset: 0, data: vec![1].into(), times: true },
-        R::Fsync { file: bare, datasync: true },
-        R::Stage { file: open, datasync: false },
+        R::Read { file: OPEN, offset: 5, len: 6 },
+        R::write(OPEN, 4096, WriteData::Blocks(vec![block(1), block(2)])),
+        R::Append { file: OPEN, end: 9, data: vec![7; 300].into(), kill_priv: true, times: false },
+        R::WriteBack { file: BARE, offset: 0, data: vec![1].into(), times: true },
+        R::Fsync { file: BARE, datasync: true },
+        R::Stage { file: OPEN, datasync: false },
         R::Barrier,
         R::Poll { ticket: Ticket(8) },
         R::Wait { ticket: Ticket(9), timeout: Some(Duration::new(3, 5)) },
         R::EndSession,
-        R::Allocate { file: open, mode: Allocate::PunchHole, offset: 1, len: 2, times: true },
-        R::Seek { file: open, offset: 3, whence: Seek::Hole },
+        R::Allocate { file: OPEN, mode: Allocate::PunchHole, offset: 1, len: 2, times: true },
+        R::Seek { file: OPEN, offset: 3, whence: Seek::Hole },
         R::OpenDir { ino: 2 },
         R::ReadDir { handle: Handle(1), cookie: 1 << 62, max_bytes: 4096, plus: true },
-        R::GetXattr { file: bare, name: b"user.x".to_vec() },
-        R::ListXattr { file: open },
+    ]
+}
+
+/// Requests of attributes, and of several steps.
+fn operations() -> Vec<Request> {
+    use Request as R;
+    vec![
+        R::GetXattr { file: BARE, name: b"user.x".to_vec() },
+        R::ListXattr { file: OPEN },
         R::SetXattr {
-            file: open,
+            file: OPEN,
             name: b"user.x".to_vec(),
             value: vec![0, 1, 2],
             mode: XattrMode::Create,
             kill_setgid: true,
         },
-        R::RemoveXattr { file: open, name: b"user.x".to_vec(), times: true },
-        R::GetFlags { file: open },
-        R::SetFlags { file: open, flags: 0x10 },
-        R::Publish { base: 2, entries, level: Level::Atomic, rights: rights() },
-        R::SectionStart { file: open },
+        R::RemoveXattr { file: OPEN, name: b"user.x".to_vec(), times: true },
+        R::GetFlags { file: OPEN },
+        R::SetFlags { file: OPEN, flags: 0x10 },
+        R::Publish { base: 2, entries: entries(), level: Level::Atomic, rights: rights() },
+        R::SectionStart { file: OPEN },
         R::SectionWrite { section: SectionId(5), offset: 1, data: vec![].into() },
         R::SectionRead { section: SectionId(5), offset: 1, len: 2 },
         R::SectionCommit {
@@ -188,21 +216,28 @@ pub fn requests() -> Vec<Request> {
             times: false,
         },
         R::SectionAbort { section: SectionId(6) },
-        R::Compound(Box::new(compound)),
-        R::GetLock { file: open, owner: 5, range, kind: LockKind::Read },
+        R::Compound(Box::new(compound())),
+    ]
+}
+
+/// Requests of locks, leases and the volume.
+fn locks_and_leases() -> Vec<Request> {
+    use Request as R;
+    vec![
+        R::GetLock { file: OPEN, owner: 5, range: range(), kind: LockKind::Read },
         R::SetLock {
-            file: open,
+            file: OPEN,
             ask: LockAsk {
                 owner: 5,
                 pid: 6,
-                place: LockPlace::Range(range),
+                place: LockPlace::Range(range()),
                 kind: Some(LockKind::Write),
-                wait,
+                wait: Some(LockWait { number: 4, until: WaitUntil::Closed }),
             },
         },
         R::CloseLocks { ino: 12, handle: Handle(4), owner: 9 },
         R::CancelLock { number: 4 },
-        R::Lease { file: open, writers: Some(2) },
+        R::Lease { file: OPEN, writers: Some(2) },
         R::LeaseWrite { lease: LeaseId(4), offset: 5, data: vec![6].into(), time: Some(time(7)) },
         R::LeaseLocate { lease: LeaseId(4), first: 5, count: 64, bring: u64::MAX },
         R::LeaseKeep { lease: LeaseId(4) },
@@ -213,6 +248,11 @@ pub fn requests() -> Vec<Request> {
         R::Trim { start: 1, len: 2, least: 3 },
         R::Status,
     ]
+}
+
+/// One of every request at least.
+pub fn requests() -> Vec<Request> {
+    [names(), data(), operations(), locks_and_leases()].concat()
 }
 
 /// One of every reply at least.

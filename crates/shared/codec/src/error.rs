@@ -2,7 +2,6 @@
 
 use crate::{Field, MAX_TEXT, Protocol, Reader, Writer, cut_at};
 use siftfs_base::{Error, Result};
-use std::borrow::Cow;
 
 /// Operations that an [`Error::Io`] names. One that is not in this list arrives as the last.
 const OPERATIONS: [&str; 4] = ["read", "write", "flush", "I/O"];
@@ -17,12 +16,12 @@ const SHORTENED: &str = " [...]";
 
 /// An error has to arrive, so one with a longer text than a message may have says that its end is
 /// missing.
-fn fitting(text: &String) -> Cow<'_, String> {
+fn fitting(text: &str) -> String {
     if text.len() <= MAX_TEXT {
-        return Cow::Borrowed(text);
+        return text.into();
     }
     let (begin, _) = text.split_at(cut_at(text, MAX_TEXT - SHORTENED.len()));
-    Cow::Owned(format!("{begin}{SHORTENED}"))
+    format!("{begin}{SHORTENED}")
 }
 
 impl<P: Protocol> Field<P> for Error {

@@ -118,7 +118,7 @@ pub trait Field<P: Protocol>: Sized {
         list.iter().for_each(|item| item.put(out));
     }
 
-    /// Reads a list of `count`, of which [`Field::most`] says that so many can follow.
+    /// Reads a list of `count`, which is not more than [`Field::most`] says.
     ///
     /// # Errors
     /// As [`Field::get`].

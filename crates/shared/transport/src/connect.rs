@@ -26,8 +26,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Connects to the server at `address`, greets it and agrees with it on what to use.
 ///
 /// # Errors
-/// No process listens, or one that is no such server of a version and with limits that suit this side,
-/// or one that does not answer within [`TransportOptions::handshake`]. The message names the
+/// No process listens, or one that is no such server of a version and with limits that suit this
+/// side, or one that does not answer within [`TransportOptions::handshake`]. The message names the
 /// address and the reason.
 pub fn connect<P: Protocol>(address: &Address, options: &TransportOptions) -> Result<CallerEnd<P>> {
     let deadline = Instant::now() + options.handshake;

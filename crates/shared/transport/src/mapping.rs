@@ -44,7 +44,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// For so many slots of each side that lends: the caller, and with `both` the server.
+    /// For this number of slots of each side that lends: the caller, and with `both` the server.
     pub fn new(slots: u32, both: bool) -> Self {
         let (mut control, mut data) = (0, BLOCK_WORDS);
         let mut place = |capacity: u64| {

@@ -3,19 +3,17 @@
 
 pub mod attach;
 pub mod closing;
-pub mod device;
 pub mod e2fsck;
 pub mod fsck;
 pub mod generate;
 pub mod inspect;
-pub mod key;
 pub mod live;
 pub mod manual;
 pub mod mount;
+pub mod processes;
 pub mod programs;
 pub mod publish;
 pub mod remount;
-pub mod serve;
 pub mod top;
 pub mod tune;
 pub mod umount;

@@ -334,7 +334,7 @@ pub struct Serve {
     /// Where programs reach it: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub listen: Vec<Address>,
-    /// Listen at a TCP port although whoever reaches it may claim to be any user but root
+    /// Listen at a TCP port although its clients may claim to be any user but root
     #[arg(long)]
     pub insecure: bool,
     /// Where its parts are

@@ -55,7 +55,7 @@ impl Notices {
     /// The client has taken it back. False if there is no such notice.
     pub fn taken(&self, number: u64) -> bool {
         let found = self.lock().notices.remove(&number);
-        // Dropped without the lock: whoever waits for it goes on.
+        // Dropped without the lock: the change that waits for it goes on.
         found.is_some()
     }
 

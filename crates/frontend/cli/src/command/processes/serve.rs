@@ -76,7 +76,7 @@ fn refuse_open_ports(a: &Serve) -> Result<(), Failure> {
         Some(address) => Err(Failure {
             code: USAGE,
             message: format!(
-                "{address}: whoever reaches a TCP port may claim to be any user but root; add \
+                "{address}: a client at a TCP port may claim to be any user but root; add \
                  --insecure if only trusted machines reach it, or listen at unix:PATH"
             ),
         }),

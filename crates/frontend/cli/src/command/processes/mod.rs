@@ -1,0 +1,5 @@
+//! Processes that others reach by a socket, and the keys by which machines will know each other.
+
+pub mod device;
+pub mod key;
+pub mod serve;
