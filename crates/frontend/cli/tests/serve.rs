@@ -113,7 +113,7 @@ fn a_served_volume_is_in_use() {
 fn a_port_is_opened_by_that_name() {
     let setup = Setup::of_size("64M");
     let said = siftfs(&["serve", setup.volume(), "--listen", "tcp:127.0.0.1:0"]);
-    assert_eq!(said.code, 16, "{}", said.err);
+    assert_eq!(said.code, 2, "{}", said.err);
     assert!(said.err.contains("--insecure") && !said.err.contains("panicked"), "{}", said.err);
     for (address, why) in [
         ("unix:/nowhere/x.sock", "No such file"),
