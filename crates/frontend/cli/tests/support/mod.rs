@@ -248,10 +248,13 @@ pub fn maps_users() -> bool {
 }
 
 /// What SIFTFS_TEST_OPTIONS says, without private logs for a mount that wants what excludes them,
-/// that is there already, or of a device, beside which no logs can lie.
+/// that is there already, or of a device or a file in memory, beside which no logs can lie.
 fn beside(first: &str, own: &[&str]) -> String {
     const EXCLUDE: [&str; 3] = ["write_cache=writeback", "operations=off", "remount"];
-    let excludes = |word: &str| EXCLUDE.contains(&word) || word.starts_with("/dev/");
+    const TMPFS: i64 = 0x0102_1994;
+    let in_memory = |word: &str| rustix::fs::statfs(word).is_ok_and(|of| of.f_type == TMPFS);
+    let excludes =
+        |word: &str| EXCLUDE.contains(&word) || word.starts_with("/dev/") || in_memory(word);
     let without = own.iter().flat_map(|arg| arg.split(',')).any(excludes);
     let kept = |option: &&str| !(without && option.starts_with("private_logs="));
     first.split(',').filter(kept).collect::<Vec<_>>().join(",")
