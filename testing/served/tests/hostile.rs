@@ -147,6 +147,48 @@ fn a_client_that_goes_is_forgotten() {
     local.close().unwrap();
 }
 
+/// A client that takes no answers keeps neither memory without a bound nor the server.
+#[test]
+fn a_client_that_takes_no_answers_is_cut_off() {
+    let local = volume();
+    for way in [Way::Unix, Way::Shared] {
+        let setup = Setup::new(&local, way);
+        let end = opened(&setup, Claim::Owner);
+        let create = Request::Create {
+            parent: siftfs_proto::ROOT_INO,
+            name: format!("{way:?}").into(),
+            perm: 0o600,
+        };
+        end.sender.send(call(0, 0, create)).unwrap();
+        let client = setup.client(Claim::Kernel).unwrap();
+        let ask = |request| client.call(&Credentials::default(), request);
+        let lookup =
+            Request::Lookup { parent: siftfs_proto::ROOT_INO, name: format!("{way:?}").into() };
+        let attr = (0..1000).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            ask(lookup.clone()).and_then(siftfs_proto::Reply::attr).ok()
+        });
+        let ino = attr.unwrap().ino;
+        ask(Request::write(ino, 0, vec![7; 1 << 20])).unwrap();
+        drop(client);
+        // The handle that was made is the session's first, whatever its number: it opens another.
+        let raw = opened(&setup, Claim::Kernel);
+        for slot in 0..64 {
+            let file = siftfs_proto::Target::Inode(ino);
+            raw.sender
+                .send(call(slot, 0, Request::Read { file, offset: 0, len: 1 << 20 }))
+                .unwrap();
+        }
+        others_go_on(&setup);
+        std::thread::sleep(Duration::from_millis(200));
+        let since = Instant::now();
+        drop(setup);
+        assert!(since.elapsed() < Duration::from_secs(30), "the server waits for a client");
+        drop((end, raw));
+    }
+    local.close().unwrap();
+}
+
 /// Requests with any bytes in the place of right ones, of users and of a kernel's session: each is
 /// answered or refused, the server goes on, and the volume is whole.
 #[test]

@@ -77,6 +77,23 @@ fn check_numbers(req: &Request) -> Result<()> {
     }
 }
 
+/// Bytes of data that a request carries or asks for, at most.
+pub fn data_of(req: &Request) -> u64 {
+    use Request as R;
+    match req {
+        R::Write { data, .. }
+        | R::Append { data, .. }
+        | R::WriteBack { data, .. }
+        | R::SectionWrite { data, .. }
+        | R::LeaseWrite { data, .. } => data.len() as u64,
+        R::Read { len, .. } | R::SectionRead { len, .. } => u64::from(*len),
+        R::ReadDir { max_bytes, .. } => u64::from(*max_bytes),
+        R::SetXattr { value, .. } => value.len() as u64,
+        R::Compound(_) => crate::MAX_MESSAGE,
+        _ => 0,
+    }
+}
+
 fn demand(holds: bool, errno: i32) -> Result<()> {
     if holds { Ok(()) } else { Err(siftfs_base::errno(errno)) }
 }

@@ -65,6 +65,12 @@ pub trait Sender<M>: Send + Sync {
     /// receiver answers [`Received::Closed`]. Nothing happens the second time, or on a connection
     /// that is broken.
     fn close(&self);
+
+    /// Ends the connection at once, in both directions: threads that wait for the peer go on with
+    /// an error, and what was sent may not arrive.
+    fn cut(&self) {
+        self.close();
+    }
 }
 
 /// The half that receives.

@@ -364,6 +364,11 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
             let _ = link.transmit(&mut out, Kind::End, Encoded::default());
         }
     }
+
+    fn cut(&self) {
+        // One that is broken already has its first cause.
+        let _ = self.link.broke(self.link.lost("was cut off by this side"));
+    }
 }
 
 struct LinkReceiver<In, S, R> {

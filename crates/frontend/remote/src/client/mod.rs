@@ -5,7 +5,7 @@ mod slots;
 
 use crate::{Address, FileProtocol, Opening, TransportOptions};
 use siftfs_base::{Error, Result, errno};
-use siftfs_calls::{FromServer, SLOTS, ToServer};
+use siftfs_calls::{FromServer, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Reply, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, connect};
 use slots::{Slots, Then};
@@ -116,33 +116,16 @@ fn opened(receiver: &mut dyn Receiver<FromServer>, peer: &str) -> Result<Terms> 
     }
 }
 
-/// Bytes of data that a request carries or asks for.
-fn bytes(req: &Request) -> u64 {
-    use Request as R;
-    match req {
-        R::Write { data, .. }
-        | R::Append { data, .. }
-        | R::WriteBack { data, .. }
-        | R::SectionWrite { data, .. }
-        | R::LeaseWrite { data, .. } => data.len() as u64,
-        R::Read { len, .. } | R::SectionRead { len, .. } => u64::from(*len),
-        R::ReadDir { max_bytes, .. } => u64::from(*max_bytes),
-        R::SetXattr { value, .. } => value.len() as u64,
-        R::Compound(_) => siftfs_calls::MAX_MESSAGE,
-        _ => 0,
-    }
-}
-
 impl FileService for Client {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        let ticket = self.link.slots.enter(bytes(&req));
+        let ticket = self.link.slots.enter(data_of(&req));
         let (slot, number) = ticket.begin(Then::Wake)?;
         self.link.transmit((slot, number), cred, req);
         ticket.wait(slot)
     }
 
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
-        let ticket = self.link.slots.enter(bytes(&req));
+        let ticket = self.link.slots.enter(data_of(&req));
         match ticket.begin_then(done) {
             Ok(call) => self.link.transmit(call, cred, req),
             Err((error, done)) => done(Err(error)),

@@ -66,14 +66,16 @@ fn count(counter: &AtomicU64) {
 pub struct Server {
     volume: Arc<dyn Served>,
     counters: Counters,
+    /// Bytes of data in the calls of all sessions whose answers have not left.
+    data: Arc<AtomicU64>,
     ending: AtomicBool,
 }
 
 impl Server {
     /// A server of `volume` that has no clients yet.
     pub fn new(volume: Arc<dyn Served>) -> Arc<Self> {
-        let (counters, ending) = Default::default();
-        Arc::new(Self { volume, counters, ending })
+        let (counters, data, ending) = Default::default();
+        Arc::new(Self { volume, counters, data, ending })
     }
 
     /// What was counted since the server began.

@@ -16,6 +16,8 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Waiting {
     messages: VecDeque<FromServer>,
+    /// One of them is on its way.
+    sending: bool,
     over: bool,
 }
 
@@ -43,6 +45,12 @@ impl Outbox {
         }
     }
 
+    /// Has all been sent that waited?
+    pub fn is_done(&self) -> bool {
+        let waiting = self.lock();
+        waiting.over && !waiting.sending && waiting.messages.is_empty()
+    }
+
     /// Has it sent.
     pub fn queue(&self, message: FromServer) {
         let mut waiting = self.lock();
@@ -52,28 +60,29 @@ impl Outbox {
         }
     }
 
-    /// Sends what waits until the session is over.
+    /// Sends what waits until the session is over, and what waits then.
     pub fn run(&self) {
         let mut waiting = self.lock();
         loop {
-            if waiting.over {
-                return;
-            }
             let Some(message) = waiting.messages.pop_front() else {
+                if waiting.over {
+                    return;
+                }
                 waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
+            waiting.sending = true;
             drop(waiting);
             self.send(message);
             waiting = self.lock();
+            waiting.sending = false;
         }
     }
 
-    /// The session is over: nothing more is sent.
+    /// The session is over: nothing more is taken.
     pub fn end(&self) {
         let mut waiting = self.lock();
         waiting.over = true;
-        waiting.messages.clear();
         self.more.notify_all();
     }
 }

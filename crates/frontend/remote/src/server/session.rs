@@ -9,21 +9,27 @@ use super::notices::Notices;
 use super::outbox::Outbox;
 use super::slots::Slots;
 use super::{Server, count};
-use siftfs_base::{Error, Result};
-use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check};
+use siftfs_base::{Error, Result, errno};
+use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check, data_of};
 use siftfs_proto::{Cache, Credentials, FileService, Reply, Request};
 use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a client has to open its session.
 const OPENING: Duration = Duration::from_secs(5);
 /// How often a session without a call looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long a client whose session is over may take to receive what it has coming.
+const FAREWELL: Duration = Duration::from_secs(2);
+const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
+
+/// Bytes of data in the calls of all sessions whose answers have not left.
+const ALL_BYTES: u64 = 1 << 30;
 
 type Inbox = Box<dyn Receiver<ToServer>>;
 
@@ -31,6 +37,36 @@ type Inbox = Box<dyn Receiver<ToServer>>;
 struct Answers {
     outbox: Arc<Outbox>,
     slots: Slots,
+    /// Bytes of data in calls whose answers have not left: of this session, and of all.
+    data: AtomicU64,
+    all_data: Arc<AtomicU64>,
+}
+
+/// Data of a call, until its answer has left.
+struct Data {
+    answers: Arc<Answers>,
+    bytes: u64,
+}
+
+impl Data {
+    /// # Errors
+    /// `EAGAIN`: the session, or all of them together, have as much as they may have.
+    fn take(answers: &Arc<Answers>, bytes: u64) -> Result<Self> {
+        let own = answers.data.fetch_add(bytes, Ordering::Relaxed);
+        let all = answers.all_data.fetch_add(bytes, Ordering::Relaxed);
+        let taken = Self { answers: answers.clone(), bytes };
+        match own.saturating_add(bytes) <= BYTES && all.saturating_add(bytes) <= ALL_BYTES {
+            true => Ok(taken),
+            false => Err(errno(libc::EAGAIN)),
+        }
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        self.answers.data.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.answers.all_data.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 struct Session<'a> {
@@ -67,7 +103,12 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         server,
         peer: &peer,
         service,
-        answers: Arc::new(Answers { outbox, slots: Slots::default() }),
+        answers: Arc::new(Answers {
+            outbox,
+            slots: Slots::default(),
+            data: AtomicU64::new(0),
+            all_data: server.data.clone(),
+        }),
         notices,
         inbox: Mutex::new(receiver),
         idle: AtomicUsize::new(0),
@@ -109,9 +150,22 @@ impl Session<'_> {
                 Err(error) => tracing::error!(%error, "no thread for a session"),
             }
             self.end();
+            self.leave(sender);
         });
         sender.close();
         tracing::debug!(peer = self.peer, "a session has ended");
+    }
+
+    /// Waits until the other threads have ended. A client that takes no answers keeps none.
+    fn leave(&self, sender: &dyn Sender<FromServer>) {
+        let since = Instant::now();
+        while self.threads.load(Ordering::SeqCst) > 1 || !self.answers.outbox.is_done() {
+            if since.elapsed() > FAREWELL {
+                tracing::info!(peer = self.peer, "a client that takes no answers is cut off");
+                return sender.cut();
+            }
+            std::thread::sleep(BRIEFLY);
+        }
     }
 
     /// Receives and carries out until the session is over.
@@ -180,7 +234,11 @@ impl Session<'_> {
             return;
         }
         let thread = Builder::new().name("siftfs-call".into());
-        if let Err(error) = thread.spawn_scoped(scope, || self.work(scope)) {
+        let work = || {
+            self.work(scope);
+            self.threads.fetch_sub(1, Ordering::SeqCst);
+        };
+        if let Err(error) = thread.spawn_scoped(scope, work) {
             self.threads.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!(%error, "no thread for a call");
         }
@@ -188,14 +246,17 @@ impl Session<'_> {
 
     fn carry_out(&self, call: (u32, u64), credentials: &Credentials, request: Request) {
         count(&self.server.counters.calls);
-        if let Err(error) = check(&request) {
-            return self.answers.give(call, Err(error), true);
-        }
+        let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => return self.answers.give(call, Err(error), true),
+        };
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let done = move |result| {
             // A thread that flushes for all sessions does not wait for this one's client.
             let may_wait = std::thread::current().id() == here;
             answers.give(call, result, may_wait);
+            drop(data);
         };
         self.service.submit(credentials, request, Box::new(done));
     }
