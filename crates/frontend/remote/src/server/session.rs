@@ -71,6 +71,7 @@ impl Drop for Data {
 
 struct Session<'a> {
     server: &'a Server,
+    sender: &'a dyn Sender<FromServer>,
     peer: &'a str,
     service: Arc<dyn FileService>,
     answers: Arc<Answers>,
@@ -79,6 +80,8 @@ struct Session<'a> {
     /// Threads that wait for the receiver.
     idle: AtomicUsize,
     threads: AtomicUsize,
+    /// Threads that carry out a call, and send its answer.
+    busy: AtomicUsize,
     over: AtomicBool,
 }
 
@@ -101,6 +104,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     outbox.send(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
     let session = Session {
         server,
+        sender: &*sender,
         peer: &peer,
         service,
         answers: Arc::new(Answers {
@@ -113,9 +117,10 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         inbox: Mutex::new(receiver),
         idle: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
+        busy: AtomicUsize::new(0),
         over: AtomicBool::new(false),
     };
-    session.serve(&*sender);
+    session.serve();
 }
 
 /// Waits for what opens the session, and opens it.
@@ -141,7 +146,7 @@ fn open(
 }
 
 impl Session<'_> {
-    fn serve(&self, sender: &dyn Sender<FromServer>) {
+    fn serve(&self) {
         std::thread::scope(|scope| {
             let outbox = self.answers.outbox.clone();
             let sends = Builder::new().name("siftfs-outbox".into());
@@ -150,19 +155,19 @@ impl Session<'_> {
                 Err(error) => tracing::error!(%error, "no thread for a session"),
             }
             self.end();
-            self.leave(sender);
         });
-        sender.close();
+        self.sender.close();
         tracing::debug!(peer = self.peer, "a session has ended");
     }
 
-    /// Waits until the other threads have ended. A client that takes no answers keeps none.
-    fn leave(&self, sender: &dyn Sender<FromServer>) {
+    /// Waits until all that is under way is answered. A client that takes no answers keeps no
+    /// thread: it is cut off.
+    fn leave(&self) {
         let since = Instant::now();
-        while self.threads.load(Ordering::SeqCst) > 1 || !self.answers.outbox.is_done() {
+        while self.busy.load(Ordering::SeqCst) > 0 || !self.answers.outbox.is_done() {
             if since.elapsed() > FAREWELL {
                 tracing::info!(peer = self.peer, "a client that takes no answers is cut off");
-                return sender.cut();
+                return self.sender.cut();
             }
             std::thread::sleep(BRIEFLY);
         }
@@ -188,7 +193,9 @@ impl Session<'_> {
                 return self.broke(&why);
             }
             self.have_another(scope);
+            self.busy.fetch_add(1, Ordering::SeqCst);
             self.carry_out((slot, number), &credentials, request);
+            self.busy.fetch_sub(1, Ordering::SeqCst);
         }
         self.end();
     }
@@ -234,11 +241,7 @@ impl Session<'_> {
             return;
         }
         let thread = Builder::new().name("siftfs-call".into());
-        let work = || {
-            self.work(scope);
-            self.threads.fetch_sub(1, Ordering::SeqCst);
-        };
-        if let Err(error) = thread.spawn_scoped(scope, work) {
+        if let Err(error) = thread.spawn_scoped(scope, || self.work(scope)) {
             self.threads.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!(%error, "no thread for a call");
         }
@@ -284,6 +287,7 @@ impl Session<'_> {
             tracing::debug!(%error, "the end of a session");
         }
         self.answers.outbox.end();
+        self.leave();
     }
 }
 
