@@ -35,7 +35,8 @@ pub struct Server<'p> {
     process: Child,
 }
 
-/// The directory with the programs of the newest version; or why there is none, in words.
+/// The directory with the programs of the newest version; or, in words, why no such directory was
+/// found.
 pub fn installed() -> std::result::Result<PathBuf, String> {
     newest(Path::new(VERSIONS)).ok_or_else(|| {
         format!("no PostgreSQL with pgbench is installed in {VERSIONS}; apt install postgresql")

@@ -126,9 +126,10 @@ pub fn learn(file: &Path, address: &str, key: &PublicKey) -> Result<KnownServer>
 
 /// Which key the server of an address must have.
 ///
-/// `fingerprint` is what the mount was given. If the address is unknown and there is none, `prove`
-/// is asked for the key that the server proves to have ([`crate::ClientTls::server_key`], on a
-/// connection of its own), and `confirm`, if there is a person to be asked, with a text of several
+/// `fingerprint` is what the mount was given. If the address is unknown and no fingerprint was
+/// given, `prove` is asked for the key that the server proves to have
+/// ([`crate::ClientTls::server_key`], on a connection of its own), and `confirm`, if there is a
+/// person to be asked, with a text of several
 /// lines. What is confirmed is written down.
 ///
 /// # Errors

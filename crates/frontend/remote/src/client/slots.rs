@@ -1,4 +1,4 @@
-//! The slots of a client's session: who waits for which call.
+//! The slots of a client's session: which thread, or what else, waits for which call.
 
 use siftfs_base::{Error, Result};
 use siftfs_proto::{Completion, Reply};

@@ -1,4 +1,4 @@
-//! The server's side: who may connect, and a session for each connection.
+//! The server's side: which clients may connect, and a session for each connection.
 
 mod identity;
 mod notices;

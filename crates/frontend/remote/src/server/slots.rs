@@ -22,7 +22,7 @@ impl Slots {
     /// A call came in a slot.
     ///
     /// # Errors
-    /// It is none that may come there: what is wrong with it.
+    /// The call may not come in that slot; the text says what is wrong with the call.
     pub fn begin(&self, slot: u32, number: u64) -> Result<(), String> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(found) = slots.get_mut(slot as usize) else {
