@@ -253,9 +253,12 @@ fn beside(first: &str, own: &[&str]) -> String {
     const EXCLUDE: [&str; 3] = ["write_cache=writeback", "operations=off", "remount"];
     const TMPFS: i64 = 0x0102_1994;
     let in_memory = |word: &str| rustix::fs::statfs(word).is_ok_and(|of| of.f_type == TMPFS);
-    let excludes =
-        |word: &str| EXCLUDE.contains(&word) || word.starts_with("/dev/") || in_memory(word);
-    let without = own.iter().flat_map(|arg| arg.split(',')).any(excludes);
+    let excludes = |word: &str| EXCLUDE.contains(&word) || word.starts_with("/dev/");
+    // The first path is the volume. The directory is not looked at: the daemon of a mount there may
+    // be stopped, and would not answer.
+    let volume = own.iter().find(|word| word.starts_with('/'));
+    let without = own.iter().flat_map(|arg| arg.split(',')).any(excludes)
+        || volume.is_some_and(|volume| in_memory(volume));
     let kept = |option: &&str| !(without && option.starts_with("private_logs="));
     first.split(',').filter(kept).collect::<Vec<_>>().join(",")
 }
