@@ -1,5 +1,5 @@
 //! Transports of a [`Protocol`]: in process, over shared memory between two processes of one
-//! machine, over a unix socket, over TCP. One side, the *caller*, connects; the other, the
+//! machine, over a unix socket, over TCP, over TCP with TLS and keys. One side, the *caller*, connects; the other, the
 //! *server*, listens.
 //!
 //! All of them have the same two halves, [`Sender`] and [`Receiver`], and the same promises:
@@ -19,7 +19,10 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod address;
+mod begin;
+mod channel;
 mod connect;
+mod door;
 mod handshake;
 mod in_process;
 mod link;
@@ -27,6 +30,8 @@ mod listener;
 mod mapping;
 mod options;
 mod ring;
+mod secret;
+mod secured;
 mod share;
 mod shm;
 mod socket;
@@ -34,10 +39,12 @@ mod stream;
 mod watch;
 
 pub use address::Address;
-pub use connect::{connect, nobody_listens};
+pub use connect::{connect, connect_secured, nobody_listens};
 pub use in_process::in_process;
 pub use listener::Listener;
 pub use options::TransportOptions;
+pub use secured::{Keys, Secured};
+pub use siftfs_keys::ServerTls;
 
 use siftfs_base::Result;
 use siftfs_codec::Protocol;
@@ -106,6 +113,8 @@ pub struct Connection<Out, In> {
     pub peer: String,
     /// Whose process it is, over a unix socket and the shared memory that came by one.
     pub process: Option<Peer>,
+    /// Whose key the caller has, at the server's end of a connection with keys.
+    pub key: Option<siftfs_keys::Peer>,
 }
 
 impl<Out, In> std::fmt::Debug for Connection<Out, In> {

@@ -1,10 +1,13 @@
 //! The server's side: waiting for callers.
 
+use crate::begin::Begin;
 use crate::connect::{peer_name, process};
-use crate::handshake::{End, Greeting};
-use crate::mapping::Layout;
+use crate::door::{Caller, Door, Greeted, Leash};
+use crate::handshake::End;
+use crate::link::Met;
+use crate::secret::Secret;
 use crate::socket::{Socket, wait};
-use crate::{Address, ServerEnd, TransportOptions, link, shm, stream};
+use crate::{Address, ServerEnd, TransportOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, chmod};
@@ -12,45 +15,55 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use siftfs_base::{Error, Result};
 use siftfs_codec::Protocol;
+use siftfs_keys::ServerTls;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Peers that are greeted at the same time at most; further ones wait in the kernel's queue. One
-/// that says nothing does not keep others out for the time that it is given.
-const GREETED_AT_ONCE: usize = 8;
 /// Connections that wait in the kernel's queue.
-const BACKLOG: i32 = 16;
+const BACKLOG: i32 = 64;
 /// Pause after the system refused to hand out a connection, for want of descriptors perhaps.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// Listens for callers of a protocol at an [`Address`].
 ///
 /// A unix socket can be used by its owner alone (mode 0600). TCP has no such bound, and no
-/// encryption: listen on an address that only trusted machines reach.
+/// encryption, unless keys are asked for ([`Listener::admitting`]): without them, listen on an
+/// address that only trusted machines reach.
 pub struct Listener<P: Protocol> {
     socket: OwnedFd,
-    address: Address,
-    options: TransportOptions,
+    host: Arc<Host>,
     /// Device and inode of our socket in the file system.
     file: Option<(u64, u64)>,
-    greeted: Mutex<Greeted<P>>,
+    door: Mutex<Door>,
     results: Sender<Result<ServerEnd<P>>>,
+    received: Mutex<Receiver<Result<ServerEnd<P>>>>,
     /// Rung when a result is there.
     bell: Arc<OwnedFd>,
-    stop: Arc<AtomicBool>,
 }
 
-struct Greeted<P: Protocol> {
-    results: Receiver<Result<ServerEnd<P>>>,
-    threads: Vec<JoinHandle<()>>,
+/// What greetings need to know of their listener.
+struct Host {
+    address: Address,
+    options: TransportOptions,
+    keys: Option<Arc<ServerTls>>,
+    stop: AtomicBool,
+}
+
+/// What a look at the door has found.
+struct Found {
+    /// A greeting is over.
+    rang: bool,
+    /// A caller waits in the kernel's queue.
+    come: bool,
+    /// The place of one who has said something, among those that had said nothing.
+    speaks: Option<usize>,
 }
 
 impl<P: Protocol> Listener<P> {
@@ -78,21 +91,29 @@ impl<P: Protocol> Listener<P> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| cannot(io::Error::from(e).to_string()))?;
         let (results, received) = mpsc::channel();
+        let (options, stop) = (options.clone(), AtomicBool::new(false));
         Ok(Self {
             socket,
-            address,
-            options: options.clone(),
+            host: Arc::new(Host { address, options, keys: None, stop }),
             file,
-            greeted: Mutex::new(Greeted { results: received, threads: Vec::new() }),
+            door: Mutex::default(),
             results,
+            received: Mutex::new(received),
             bell: Arc::new(bell),
-            stop: Arc::default(),
         })
+    }
+
+    /// The listener, which from now on speaks TLS over TCP and admits callers whose keys it knows.
+    /// Unix sockets are as before.
+    pub fn admitting(mut self, keys: Arc<ServerTls>) -> Self {
+        let host = Arc::get_mut(&mut self.host).expect("no caller is greeted before it is built");
+        host.keys = Some(keys);
+        self
     }
 
     /// Where it listens: as it was asked for, with the port that the system chose.
     pub fn address(&self) -> Address {
-        self.address.clone()
+        self.host.address.clone()
     }
 
     /// The next caller that was greeted. Waits at most `timeout`; `None` if it passed.
@@ -102,80 +123,112 @@ impl<P: Protocol> Listener<P> {
     /// one peer, names it and was told to it where that was possible; the listener goes on.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<ServerEnd<P>>> {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let mut greeted = self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Ok(result) = greeted.results.try_recv() {
+            if let Ok(result) = received.try_recv() {
                 return result.map(Some);
             }
-            greeted.threads.retain(|t| !t.is_finished());
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            if greeted.threads.len() < GREETED_AT_ONCE && self.greet_next(&mut greeted.threads)? {
-                continue;
+            let now = Instant::now();
+            door.tidy(now);
+            if let Some(caller) = door.silent_too_long(now, self.host.options.handshake) {
+                return Err(self.said_nothing(&caller));
             }
-            if left.is_some_and(|left| left.is_zero()) {
+            let left = deadline.map_or(Duration::MAX, |d| d.saturating_duration_since(now));
+            let until = left.min(door.next_change(now, self.host.options.handshake));
+            let found = self.look(&door, until)?;
+            let served = self.serve(&mut door, &found)?;
+            if left.is_zero() && !served && !found.rang {
                 return Ok(None);
             }
-            self.sleep(greeted.threads.len() < GREETED_AT_ONCE, left.unwrap_or(Duration::MAX))?;
         }
     }
 
-    fn sleep(&self, room: bool, timeout: Duration) -> Result<()> {
-        let bell = PollFd::new(&self.bell, PollFlags::IN);
-        let waited = if room {
-            wait(&mut [bell, PollFd::new(&self.socket, PollFlags::IN)], timeout)
-        } else {
-            // Only a greeting that ends makes a difference.
-            wait(&mut [bell], timeout)
-        };
-        waited.map_err(|e| self.trouble(e))?;
-        // Nothing rang: there is nothing to take, and that is no error.
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
-        Ok(())
+    /// Sleeps until there is something, at most `timeout`.
+    fn look(&self, door: &Door, timeout: Duration) -> Result<Found> {
+        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        if door.has_room() {
+            fds.push(PollFd::new(&self.socket, PollFlags::IN));
+        }
+        let waiting = fds.len();
+        if door.may_greet() {
+            fds.extend(door.silent().map(|caller| PollFd::new(&caller.fd, PollFlags::IN)));
+        }
+        wait(&mut fds, timeout).map_err(|e| self.trouble(&e))?;
+        let mut there = fds.iter().map(|fd| !fd.revents().is_empty());
+        let rang = there.next().unwrap_or_default();
+        let come = door.has_room() && there.next().unwrap_or_default();
+        let speaks = fds.iter().skip(waiting).position(|fd| !fd.revents().is_empty());
+        if rang {
+            // Results are looked for after it.
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+        Ok(Found { rang, come, speaks })
     }
 
-    fn trouble(&self, e: Errno) -> Error {
-        let e = io::Error::from(e);
-        Error::Refused(format!("cannot take connections at {}: {e}", self.address))
+    /// Begins to greet one, or lets one in; whether there was one.
+    fn serve(&self, door: &mut Door, found: &Found) -> Result<bool> {
+        if let Some(caller) = found.speaks.and_then(|at| door.take(at)) {
+            self.greet(door, caller)?;
+            return Ok(true);
+        }
+        Ok(found.come && self.let_in(door)?)
     }
 
-    /// Starts to greet the next peer that waits; returns whether there was one.
-    fn greet_next(&self, threads: &mut Vec<JoinHandle<()>>) -> Result<bool> {
+    fn said_nothing(&self, caller: &Caller) -> Error {
+        let (address, patience) = (&self.host.address, self.host.options.handshake);
+        let peer = peer_name(&caller.fd, P::CALLER, address, process(&caller.fd, address));
+        Error::Link(format!("{peer} said nothing within {patience:?}"))
+    }
+
+    fn trouble(&self, e: &io::Error) -> Error {
+        Error::Refused(format!("cannot take connections at {}: {e}", self.host.address))
+    }
+
+    /// Takes the next caller from the kernel's queue; whether there was one.
+    fn let_in(&self, door: &mut Door) -> Result<bool> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = match rustix::net::accept_with(&self.socket, flags) {
-            Ok(fd) => fd,
+        match rustix::net::accept_with(&self.socket, flags) {
+            Ok(fd) => door.let_in(Caller { fd, since: Instant::now() }),
             Err(Errno::AGAIN) => return Ok(false),
-            Err(Errno::INTR | Errno::CONNABORTED) => return Ok(true),
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(e) => {
-                std::thread::sleep(SHORTAGE);
-                return Err(self.trouble(e));
+                // Those that say nothing have what is missing.
+                if door.drop_oldest().is_none() {
+                    std::thread::sleep(SHORTAGE);
+                }
+                return Err(self.trouble(&e.into()));
             }
-        };
-        let socket = Socket::new(fd).map_err(|e| self.trouble(e))?;
-        let (address, options) = (self.address.clone(), self.options.clone());
-        let (results, bell, stop) = (self.results.clone(), self.bell.clone(), self.stop.clone());
+        }
+        Ok(true)
+    }
+
+    fn greet(&self, door: &mut Door, caller: Caller) -> Result<()> {
+        let leash = Leash::new(caller.fd.try_clone().map_err(|e| self.trouble(&e))?);
+        let greeted = leash.clone();
+        let (results, bell, host) = (self.results.clone(), self.bell.clone(), self.host.clone());
         let run = move || {
+            let result = host.greet::<P>(caller.fd);
+            greeted.drop_it();
             // The result of a listener that is gone is not taken.
-            let _ = results.send(greet::<P>(socket, &address, &options, &stop));
+            let _ = results.send(result);
             let _ = rustix::io::write(&*bell, &1u64.to_le_bytes());
         };
         let thread = std::thread::Builder::new().name("siftfs-greet".into()).spawn(run);
-        threads.push(thread.map_err(|e| {
-            Error::Refused(format!("cannot greet a peer at {}: {e}", self.address))
-        })?);
-        Ok(true)
+        let thread = thread.map_err(|e| {
+            Error::Refused(format!("cannot greet a peer at {}: {e}", self.host.address))
+        })?;
+        door.greets(Greeted { thread, leash, since: Instant::now() });
+        Ok(())
     }
 }
 
 impl<P: Protocol> Drop for Listener<P> {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let greeted = self.greeted.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for thread in greeted.threads.drain(..) {
-            // A failed assertion there has said what happened.
-            let _ = thread.join();
-        }
+        self.host.stop.store(true, Ordering::Relaxed);
+        self.door.get_mut().unwrap_or_else(PoisonError::into_inner).close();
         // Ours only: another process may have listened there since.
-        if let (Address::Unix(path), Some(ours)) = (&self.address, self.file)
+        if let (Address::Unix(path), Some(ours)) = (&self.host.address, self.file)
             && std::fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == ours)
         {
             let _ = std::fs::remove_file(path);
@@ -183,42 +236,32 @@ impl<P: Protocol> Drop for Listener<P> {
     }
 }
 
-fn greet<P: Protocol>(
-    socket: Socket,
-    address: &Address,
-    options: &TransportOptions,
-    stop: &AtomicBool,
-) -> Result<ServerEnd<P>> {
-    let local = matches!(address, Address::Unix(_));
-    if !local {
+impl Host {
+    fn greet<P: Protocol>(&self, fd: OwnedFd) -> Result<ServerEnd<P>> {
+        let Host { address, options, keys, stop } = self;
+        let begin =
+            Begin { end: End::Server, options, deadline: Instant::now() + options.handshake, stop };
+        let process = process(&fd, address);
+        let peer = peer_name(&fd, P::CALLER, address, process);
+        let lost = |e: io::Error| Error::Link(format!("{peer}: {e}"));
+        if let Address::Unix(_) = address {
+            let socket = Socket::new(fd).map_err(lost)?;
+            return begin.local::<P, _, _>(socket, Met { peer, process, key: None });
+        }
         // Fails for a peer that is gone already; the greeting says so.
-        let _ = sockopt::set_tcp_nodelay(&socket, true);
+        let _ = sockopt::set_tcp_nodelay(&fd, true);
+        let Some(keys) = keys else {
+            let socket = Socket::new(fd).map_err(lost)?;
+            return begin.over::<P, _, _, _>(socket, Met { peer, process, key: None });
+        };
+        let stream = TcpStream::from(fd);
+        stream.set_nonblocking(false).map_err(lost)?;
+        let (tls, key) = keys.accept(&stream, options.handshake)?;
+        let socket = Socket::new(stream.into()).map_err(lost)?;
+        let peer = format!("{peer} with the key {}", key.line.name());
+        let met = Met { peer, process, key: Some(key) };
+        begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met)
     }
-    let process = process(&socket, address);
-    let peer = peer_name(&socket, P::CALLER, address, process);
-    let greeting = Greeting {
-        socket: &socket,
-        peer: &peer,
-        deadline: Instant::now() + options.handshake,
-        patience: options.handshake,
-        stop,
-    };
-    let agreement = greeting.agree::<P>(End::Server, options, local)?;
-    if agreement.slots > 0 {
-        let layout = Layout::new(agreement.slots, P::SERVER_LENDS);
-        let shared = greeting.take_memory(layout)?;
-        let (pipes, cut) = shm::pipes(End::Server, shared, socket, &peer);
-        return link::open::<P, _, _>(
-            End::Server,
-            &agreement,
-            options,
-            (peer, process),
-            pipes,
-            cut,
-        );
-    }
-    let (pipes, cut) = stream::pipes(&Arc::new(socket), &peer);
-    link::open::<P, _, _>(End::Server, &agreement, options, (peer, process), pipes, cut)
 }
 
 fn bind_unix(path: &Path) -> std::result::Result<OwnedFd, String> {

@@ -76,6 +76,17 @@ pub struct AuthorizedLine {
     pub ids: Ids,
 }
 
+impl AuthorizedLine {
+    /// The machine in words: its key's fingerprint, and the comment if there is one.
+    pub fn name(&self) -> String {
+        let print = self.key.fingerprint();
+        match self.comment.is_empty() {
+            true => print.to_string(),
+            false => format!("{print} ({})", self.comment),
+        }
+    }
+}
+
 /// The options, in the order of the page.
 const OPTIONS: [&str; 7] = ["role", "volumes", "subtree", "uids", "gids", "squash", "anon"];
 /// Those that a host may have.
