@@ -165,14 +165,15 @@ impl Volume {
         Ok(Self { local: Some(local), shared })
     }
 
-    /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for its
-    /// owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the servers
-    /// that it knows (`docs/design/keys.md`). Calls do what they do in the serving process. If that
-    /// process ends, or the connection is lost, each call is an error (`Link`, `EIO`) from then on.
+    /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for
+    /// its owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the
+    /// servers that it knows (`docs/design/keys.md`). Calls do what they do in the serving process.
+    /// If that process ends, or the connection is lost, each call is an error (`Link`, `EIO`) from
+    /// then on.
     ///
     /// # Errors
-    /// `Refused` if no server listens there, its key is not known, it does not admit this machine's,
-    /// or it opens no session for this process; the message says why.
+    /// `Refused` if no server listens there, its key is not known, it does not admit this
+    /// machine's, or it opens no session for this process; the message says why.
     pub fn connect(address: &str) -> Result<Self> {
         let address = address.parse()?;
         let claim = match address {
