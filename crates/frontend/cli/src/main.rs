@@ -60,7 +60,7 @@ fn run(command: Command) -> Outcome {
         Command::Mkfs(a) => volume::mkfs(&a),
         Command::Adopt(a) => volume::adopt(&a),
         Command::Release(a) => volume::release(&a),
-        Command::Mount(a) => mount::mount(&a),
+        Command::Mount(a) => mount::mount(&a.gathered()),
         Command::Device(a) => device::device(&a),
         Command::Serve(a) => serve::serve(&a),
         Command::Umount(a) => umount::umount(&a),

@@ -40,6 +40,41 @@ fn a_killed_server_loses_nothing_that_was_acknowledged() {
     assert_eq!(read.out, "seen");
 }
 
+/// A mount's daemon serves others beside it: each sees at once what the other has done.
+#[test]
+fn a_mount_serves_others() {
+    let setup = Setup::of_size("64M");
+    let listen = address(&setup);
+    siftfs(&["mount", setup.volume(), setup.dir(), "--listen", &listen]).ok();
+    let volume = Volume::connect(&listen).unwrap();
+    std::fs::write(setup.path("mounted"), "one").unwrap();
+    assert_eq!(volume.open_file("/mounted").unwrap().read_at(0, 9).unwrap(), b"one");
+    for round in 0..20u8 {
+        let file = volume.create(&format!("/connected{round}"), 0o644).unwrap();
+        file.write_at(0, &[round; 5000]).unwrap();
+        let seen = std::fs::read(setup.path(&format!("connected{round}"))).unwrap();
+        assert_eq!(seen, [round; 5000]);
+        std::fs::write(setup.path("mounted"), [round; 30]).unwrap();
+        assert_eq!(volume.open_file("/mounted").unwrap().read_at(0, 99).unwrap(), [round; 30]);
+        file.write_at(0, b"again").unwrap();
+        let seen = std::fs::read(setup.path(&format!("connected{round}"))).unwrap();
+        assert_eq!(&seen[..6], [b"again", &[round][..]].concat());
+    }
+    let other = setup.tmp.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let wrong = ["-o", "listen=here"];
+    let said = siftfs(&[&["mount", setup.volume(), other.to_str().unwrap()], &wrong[..]].concat());
+    assert_eq!(said.code, 2, "{}", said.err);
+    let writeback = ["-o", "write_cache=writeback"];
+    let mount = ["mount", setup.volume(), setup.dir(), "--listen", &listen];
+    setup.umount().ok();
+    assert_eq!(volume.stat("/mounted").unwrap_err().errno(), libc::EIO);
+    assert!(Volume::connect(&listen).is_err());
+    let said = siftfs(&[&mount[..], &writeback].concat());
+    assert!(said.code == 2 && said.err.contains("exclude each other"), "{}", said.err);
+    setup.assert_plain_ext4();
+}
+
 /// One process has a volume, and each of the others is told which has it.
 #[test]
 fn a_served_volume_is_in_use() {

@@ -5,6 +5,7 @@ pub mod allocator;
 pub mod cgroup;
 pub mod control_server;
 pub mod limits;
+pub mod listening;
 pub mod logging;
 pub mod memory;
 pub mod metrics;

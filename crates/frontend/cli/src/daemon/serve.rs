@@ -1,8 +1,10 @@
 //! The process that serves a mount, from opening the volume to closing it.
 
+use crate::command::volume::name_of;
 use crate::daemon::allocator::one_heap;
 use crate::daemon::control_server::{ControlServer, Info};
 use crate::daemon::limits;
+use crate::daemon::listening::{self, Listening};
 use crate::daemon::memory::Arranged;
 use crate::daemon::metrics_server::{self, Address, Listener};
 use crate::daemon::mounts::attach;
@@ -10,10 +12,12 @@ use crate::daemon::mounts::live::Mounts;
 use crate::daemon::mounts::mounted::{Mounted, Wanted, leave_apart, places_of, take_away};
 use crate::daemon::mounts::settings::Settings;
 use crate::daemon::mounts::subdir;
+use crate::options::keys::Admit;
 use crate::options::parsed::Options;
 use crate::show::failure::{Failure, Outcome};
 use siftfs_fuse::{MountEntry, Syncing, detach, unmount};
 use siftfs_placement::LocalVolume;
+use siftfs_remote::{Listener as Clients, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -64,6 +68,7 @@ impl Daemon {
         }
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
         let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
+        let listeners = self.listeners()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
         let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
             .map_err(|e| about(&e))?;
@@ -91,6 +96,7 @@ impl Daemon {
         if let Some(metrics) = &metrics {
             serve_metrics(metrics, &control);
         }
+        let listening = self.listen(listeners, &volume);
         report.ready();
         if ended.recv().is_err() {
             tracing::error!("the mounts ended without a word");
@@ -99,6 +105,7 @@ impl Daemon {
             Some(failure) => Err(Failure::plain(failure)),
             None => Ok(()),
         };
+        drop(listening);
         // Of mounts that are in use when a signal ends the daemon.
         mounts.live().iter().for_each(|front| front.end_logs());
         mounts.gate().close();
@@ -112,6 +119,33 @@ impl Daemon {
         }
         control.finish(result.as_ref().map(|_| ()).map_err(|f| f.message.clone()));
         result.map(|()| 0)
+    }
+
+    /// Where the volume is to be served. An address that is in use is said before the volume is
+    /// touched.
+    fn listeners(&self) -> Result<Vec<Clients>, Failure> {
+        let Options { daemon, service, .. } = &self.options;
+        let admit = Admit {
+            authorized: daemon.authorized.clone(),
+            key: service.trust.key.clone(),
+            insecure: service.trust.insecure,
+        };
+        listening::bind(&daemon.listen, &admit, &siftfs_remote::transport())
+    }
+
+    /// Serves the volume there until what is returned is dropped. Mounts go on without that.
+    fn listen(&self, listeners: Vec<Clients>, volume: &LocalVolume) -> Option<Listening> {
+        if listeners.is_empty() {
+            return None;
+        }
+        let server = Server::new(volume.served(&name_of(&self.volume)));
+        match Listening::start(listeners, server) {
+            Ok(listening) => Some(listening),
+            Err(failure) => {
+                tracing::error!(error = failure.message, "the volume is not served to others");
+                None
+            }
+        }
     }
 
     /// Makes and serves the first mount, and listens for commands.

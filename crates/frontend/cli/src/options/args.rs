@@ -260,6 +260,10 @@ pub struct Mount {
     /// default: the mount does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
+    /// Serve the volume to other processes, too: unix:PATH or tcp:HOST:PORT; may be given several
+    /// times
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<Address>,
     /// When that process has been away for so long, the mount does the work itself until it is
     /// back; default: what needs it waits
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
@@ -286,6 +290,20 @@ pub struct Mount {
     /// The background process itself; speaks with its parent through standard output
     #[arg(long, hide = true)]
     pub daemon_child: bool,
+}
+
+impl Mount {
+    /// The same, with words of their own that are options as well among the options.
+    pub fn gathered(mut self) -> Self {
+        for address in self.listen.drain(..) {
+            let address = match address {
+                Address::Unix(path) => Address::Unix(std::path::absolute(&path).unwrap_or(path)),
+                tcp => tcp,
+            };
+            self.options.push(format!("listen={address}"));
+        }
+        self
+    }
 }
 
 /// `siftfs device`.

@@ -84,6 +84,10 @@ impl ServiceOptions {
 /// What `-o` says about the daemon itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DaemonOptions {
+    /// Where the volume is served to other processes.
+    pub listen: Vec<ServiceAddress>,
+    /// The keys that are admitted there over TCP; none: the default file.
+    pub authorized: Option<PathBuf>,
     /// Where metrics are served.
     pub metrics: Option<Address>,
     /// How the log is written.

@@ -3,6 +3,7 @@
 use crate::command::volume::{name_of, open_options};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
+use crate::daemon::listening::{self, Listening};
 use crate::daemon::logging::{self, Format};
 use crate::daemon::memory::{self, Place};
 use crate::daemon::notify;
@@ -45,24 +46,15 @@ pub fn serve(a: &Serve) -> Outcome {
     }
     // Addresses first: one that is in use is said before the volume is touched.
     let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
-    let bind = |address: &Address| a.admit.listen(address, &options).map_err(Failure::plain);
-    let listeners = a.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+    let listeners = listening::bind(&a.listen, &a.admit, &options)?;
     let volume = open(a, &path)?;
     let server = Server::new(volume.served(&name_of(&a.volume)));
     announce(a, &volume, &listeners)?;
-    thread::scope(|scope| {
-        for listener in &listeners {
-            let server = server.clone();
-            scope.spawn(move || server.serve(listener));
-        }
-        while !ending.load(Ordering::Acquire) {
-            thread::sleep(POLL);
-        }
-        server.stop();
-    });
-    drop(listeners);
-    tracing::info!(counts = ?server.counts(), "no client is left");
-    drop(server);
+    let listening = Listening::start(listeners, server)?;
+    while !ending.load(Ordering::Acquire) {
+        thread::sleep(POLL);
+    }
+    drop(listening);
     let closed = volume.close().map_err(|e| Failure::about(&a.volume, e));
     drop(memory);
     closed.map(|()| 0)

@@ -57,6 +57,27 @@ pub const OPTIONS: &[MountOption] = &[
         },
     ),
     value(
+        "listen=ADDRESS",
+        "off",
+        "serve the volume to other processes, too, at unix:PATH or tcp:HOST:PORT, as `siftfs \
+         serve` does; may be given several times; implies shared",
+        |o, v| {
+            let address = v.parsed()?;
+            if matches!(&address, siftfs_placement::Address::Unix(path) if path.is_relative()) {
+                return Err(format!("listen={address}: not an absolute path"));
+            }
+            o.daemon.listen.push(address);
+            o.mount.shared = true;
+            Ok(())
+        },
+    ),
+    value(
+        "authorized=FILE",
+        "this machine's",
+        "over TCP: the file of the keys that listen= admits",
+        |o, v| v.absolute().map(|file| o.daemon.authorized = Some(file)),
+    ),
+    value(
         "key=FILE",
         "this machine's",
         "over TCP: the key that the other process is shown (`siftfs key new`)",
