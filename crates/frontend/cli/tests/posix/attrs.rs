@@ -12,6 +12,16 @@ use std::time::Duration;
 
 const UNITS: &[&str] = &["atime", "mtime", "ctime"];
 
+/// Waits until the clock has moved by which a kernel stamps files. On a busy machine its ticks come
+/// late, whatever the time that a thread has slept.
+fn wait_for_a_tick() {
+    let now = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let start = now();
+    while now() == start {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Which of a file's times a change moved.
 fn moved(c: &mut Place, what: &str, name: &str, change: impl FnOnce(&mut Place)) {
     let get = |c: &Place| {
@@ -23,7 +33,7 @@ fn moved(c: &mut Place, what: &str, name: &str, change: impl FnOnce(&mut Place))
         ]
     };
     let before = get(c);
-    std::thread::sleep(Duration::from_millis(12));
+    wait_for_a_tick();
     change(c);
     let after = get(c);
     let list: Vec<_> = (1..3).filter(|i| before[*i] != after[*i]).map(|i| UNITS[i]).collect();
@@ -201,7 +211,7 @@ fn creation_times() {
             (x.stx_btime.tv_sec, x.stx_btime.tv_nsec)
         };
         let made = birth(c);
-        std::thread::sleep(Duration::from_millis(12));
+        wait_for_a_tick();
         c.file("f", b"longer than before");
         let t = Timespec { tv_sec: 5, tv_nsec: 5 };
         let both = Timestamps { last_access: t, last_modification: t };
