@@ -9,7 +9,7 @@ mod client;
 mod server;
 
 pub use client::Client;
-pub use server::{Counts, Served, Server};
+pub use server::{Counts, Served, Server, bounded};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 pub use siftfs_transport::{Address, TransportOptions};
 
