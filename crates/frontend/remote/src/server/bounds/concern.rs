@@ -3,7 +3,7 @@
 
 use super::ids::Given;
 use siftfs_proto::compound::Compound;
-use siftfs_proto::{Handle, Request, Rights};
+use siftfs_proto::{Handle, Request};
 
 /// What in a request a bound concerns, besides the inodes that it names by their numbers
 /// ([`Request::inodes_mut`]).
@@ -18,8 +18,6 @@ pub(super) enum Concern<'a> {
     Value(&'a [u8], Option<&'a mut Vec<u8>>),
     /// Entries of an open directory are shown.
     Entries(Handle),
-    /// What the caller may do, as it says.
-    Rights(&'a mut Rights),
     /// Steps, each with ids of its own.
     Compound(&'a mut Compound),
     /// Nothing.
@@ -36,9 +34,10 @@ pub(super) fn of(req: &mut Request) -> Concern<'_> {
         R::SetXattr { name, value, .. } => Concern::Value(name, Some(value)),
         R::GetXattr { name, .. } => Concern::Value(name, None),
         R::ReadDir { handle, .. } => Concern::Entries(*handle),
-        R::Publish { rights, .. } => Concern::Rights(rights),
         R::Compound(compound) => Concern::Compound(compound),
-        R::Lookup { .. }
+        // The rights in a publish, or in a compound, count for a kernel's session alone.
+        R::Publish { .. }
+        | R::Lookup { .. }
         | R::Forget { .. }
         | R::GetAttr { .. }
         | R::ReadLink { .. }

@@ -12,9 +12,7 @@ use ids::{Owners, Valued};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_keys::AuthorizedLine;
 use siftfs_proto::compound::{Compound, Compounded, StepNr};
-use siftfs_proto::{
-    Cache, Completion, Credentials, FileService, Handle, Owed, Reply, Request, Rights,
-};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Handle, Owed, Reply, Request};
 use std::sync::{Arc, OnceLock};
 use subtree::{Part, Within};
 
@@ -108,9 +106,6 @@ impl Bounded {
                 asked = Valued::of(name).map_or(Asked::Other, Asked::Value);
             }
             Concern::Entries(handle) => asked = Asked::Entries(handle),
-            // The session's own rights count. Those of a request have groups and inodes in the
-            // client's numbers.
-            Concern::Rights(rights) => *rights = Rights::default(),
             Concern::Compound(compound) => self.admit_steps(compound)?,
             Concern::Upwards | Concern::NumbersAlone => {}
         }
@@ -123,7 +118,6 @@ impl Bounded {
     }
 
     fn admit_steps(&self, compound: &mut Compound) -> std::result::Result<(), Answered> {
-        compound.rights = Rights::default();
         for (step, nr) in compound.steps.iter_mut().zip(0..) {
             if let Some(Err(error)) = ids::given(step).map(|ids| self.give(ids)) {
                 let (step, errno) = (StepNr(nr), error.errno());

@@ -107,29 +107,6 @@ fn a_bounded_session_is_no_administrators() {
     }
 }
 
-/// The session's own rights count; those of a request name groups and inodes as the client has
-/// them.
-#[test]
-fn rights_of_a_request_go_no_further() {
-    for options in ["subtree=/a", "gids=0:1000:10"] {
-        let (told, service) = session(options);
-        let of = |rights: Rights| {
-            let (base, level) = (7, siftfs_proto::Level::Visible);
-            let wanted = siftfs_proto::compound::Wanted::All;
-            let (steps, own) = (Vec::new(), rights.clone());
-            [
-                Request::Publish { base, entries: Vec::new(), level, rights },
-                Request::Compound(Box::new(Compound { base, steps, level, rights: own, wanted })),
-            ]
-        };
-        let claimed = Rights { groups: vec![5], running: vec![2, 9], ..Rights::all() };
-        for req in of(claimed) {
-            service.call(&Credentials::default(), req).unwrap();
-        }
-        assert_eq!(*told.asked.lock().unwrap(), of(Rights::default()));
-    }
-}
-
 /// A cache passes as it is where the client sees all of the tree.
 #[test]
 fn the_cache_is_bounded_with_the_tree() {
