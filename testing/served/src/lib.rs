@@ -1,9 +1,15 @@
 //! A served volume for tests: a server in this process, reached by every way that there is between
 //! processes.
 
+mod bounded;
+
+pub use bounded::{BoundedVolume, line};
+
 use siftfs_base::Result;
 use siftfs_placement::LocalVolume;
-use siftfs_remote::{Address, Claim, Client, Listener, Server, TransportOptions, transport};
+use siftfs_remote::{
+    Address, Claim, Client, Listener, Served, Server, TransportOptions, transport,
+};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -49,6 +55,14 @@ impl Setup {
     /// # Panics
     /// If it cannot listen.
     pub fn new(volume: &LocalVolume, way: Way) -> Self {
+        Self::serving(volume.served("volume"), way)
+    }
+
+    /// As [`Setup::new`], of a volume as a server has it.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    pub fn serving(volume: Arc<dyn Served>, way: Way) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let address = match way {
             Way::Tcp => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
@@ -56,7 +70,7 @@ impl Setup {
         };
         let options = way.options();
         let listener = Listener::bind(&address, &options).expect("an address of its own");
-        let (server, address) = (Server::new(volume.served("volume")), listener.address());
+        let (server, address) = (Server::new(volume), listener.address());
         let theirs = server.clone();
         let serves = Some(std::thread::spawn(move || theirs.serve(&listener)));
         Self { server, address, options, serves, _dir: dir }
