@@ -22,7 +22,7 @@ fn driver() -> Driver {
 /// The volume's owner beside clients whose line has these options.
 fn served(driver: &Driver, options: &str) -> (Volume, Setup) {
     let bounded = BoundedVolume::new(&driver.volume, line(options));
-    (owner(driver), Setup::serving(bounded, Way::Unix))
+    (owner(driver), Setup::serving(bounded, Way::Unix, ""))
 }
 
 fn owner(driver: &Driver) -> Volume {
@@ -34,7 +34,7 @@ fn owner(driver: &Driver) -> Volume {
 }
 
 fn connected(setup: &Setup, claim: Claim) -> Volume {
-    Volume::connect_with(&setup.address, &setup.options, "volume", claim).unwrap()
+    Volume::connect_with(&setup.address, (&setup.options, None), "volume", claim).unwrap()
 }
 
 fn user(uid: u32, gid: u32) -> Claim {
@@ -216,13 +216,14 @@ fn a_directory_that_is_not_there_is_told() {
     ];
     for (path, why) in cases {
         let options = format!("subtree={path}");
-        let setup = Setup::serving(BoundedVolume::new(&driver.volume, line(&options)), Way::Unix);
+        let setup =
+            Setup::serving(BoundedVolume::new(&driver.volume, line(&options)), Way::Unix, "");
         let error = setup.client(all(0)).unwrap_err();
         let told = matches!(&error, Error::Refused(text) if text.contains(why));
         assert!(told, "{path}: {error}");
     }
     let setup =
-        Setup::serving(BoundedVolume::new(&driver.volume, line("subtree=/real")), Way::Unix);
+        Setup::serving(BoundedVolume::new(&driver.volume, line("subtree=/real")), Way::Unix, "");
     assert!(connected(&setup, user(9, 9)).stat("/in").is_ok());
     drop((owner, setup));
     driver.volume.close().unwrap();

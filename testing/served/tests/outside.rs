@@ -354,7 +354,7 @@ fn the_inside_is_the_models() {
         canaries(&*owner(&driver));
         let (before, _) = outside(&driver);
         let bounded = BoundedVolume::new(&driver.volume, line(&format!("subtree={INSIDE}")));
-        let setup = Setup::serving(bounded, Way::Shared);
+        let setup = Setup::serving(bounded, Way::Shared, "");
         let client = setup.client(Claim::Kernel).unwrap();
         let mut pair = Lockstep::new(&client, &driver).unwrap();
         let profile =

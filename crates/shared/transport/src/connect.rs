@@ -44,11 +44,23 @@ pub fn connect<P: Protocol>(address: &Address, options: &TransportOptions) -> Re
     }
 }
 
-/// The same with keys, over TCP: both sides prove theirs before a byte of the protocol is sent.
+/// As [`connect`]; with `secured` by keys, over TCP: both sides prove theirs before a byte of the
+/// protocol is sent.
 ///
 /// # Errors
 /// As [`connect`]; and the server's key is another one than is expected, or it does not admit ours.
-pub fn connect_secured<P: Protocol>(
+pub fn reach<P: Protocol>(
+    address: &Address,
+    options: &TransportOptions,
+    secured: Option<&Secured>,
+) -> Result<CallerEnd<P>> {
+    match secured {
+        None => connect::<P>(address, options),
+        Some(secured) => connect_secured::<P>(address, options, secured),
+    }
+}
+
+fn connect_secured<P: Protocol>(
     address: &Address,
     options: &TransportOptions,
     secured: &Secured,

@@ -39,11 +39,11 @@ mod stream;
 mod watch;
 
 pub use address::Address;
-pub use connect::{connect, connect_secured, nobody_listens};
+pub use connect::{connect, nobody_listens, reach};
 pub use in_process::in_process;
 pub use listener::Listener;
 pub use options::TransportOptions;
-pub use secured::{Keys, Secured};
+pub use secured::{Secured, Trust};
 pub use siftfs_keys::ServerTls;
 
 use siftfs_base::Result;

@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The keys of a caller: its own, and those of the servers that it knows.
+/// How a caller reaches servers over TCP: its own key, and those of the servers that it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys {
+pub struct Trust {
     /// File of its own pair; none: the default place (`docs/design/keys.md`).
     pub key: Option<PathBuf>,
     /// File of known servers; none: the default place.
     pub known_servers: Option<PathBuf>,
     /// What the server's key must be, if that was told.
     pub fingerprint: Option<Fingerprint>,
+    /// Neither side has a key, and everybody between the two can read and change what is said.
+    pub insecure: bool,
 }
 
 /// What a caller shows to the server of one address, and which key that server must have.
@@ -28,10 +30,10 @@ pub struct Secured {
     pub(crate) expect: Expect,
 }
 
-impl Keys {
-    /// What to show to the server at `address`, and what to expect. The key of a server that is not
-    /// known yet is shown to `confirm`, if there is a person to ask, and is written down if that
-    /// person says yes.
+impl Trust {
+    /// What to show to the server at `address`, and what to expect; nothing of a unix socket's, and
+    /// of an insecure one. The key of a server that is not known yet is shown to `confirm`, if there
+    /// is a person to ask, and is written down if that person says yes.
     ///
     /// # Errors
     /// A message: a file is missing or wrong, the server is not known, or its key is another one.
@@ -40,12 +42,11 @@ impl Keys {
         address: &Address,
         options: &TransportOptions,
         confirm: Option<&dyn Fn(&str) -> bool>,
-    ) -> Result<Secured> {
-        let Address::Tcp { host, port } = address else {
-            return Err(Error::Refused(format!(
-                "{address}: keys are for TCP; of a unix socket's peer the kernel says whose it is"
-            )));
-        };
+    ) -> Result<Option<Secured>> {
+        let Address::Tcp { host, port } = address else { return Ok(None) };
+        if self.insecure {
+            return Ok(None);
+        }
         let named = |given: &Option<PathBuf>, place: fn() -> Result<PathBuf>| {
             given.clone().map_or_else(place, Ok)
         };
@@ -61,15 +62,16 @@ impl Keys {
         let name = name.strip_prefix("tcp:").unwrap_or(&name);
         let fingerprint = self.fingerprint.as_ref();
         let expect = known::expect(&known_servers, name, fingerprint, &prove, confirm)?;
-        Ok(Secured { tls: Arc::new(tls), expect })
+        Ok(Some(Secured { tls: Arc::new(tls), expect }))
     }
 }
 
 fn read_key(file: &Path, address: &Address) -> Result<KeyPair> {
     match file.try_exists() {
         Ok(false) => Err(Error::Refused(format!(
-            "{address} asks for a key, and {} is missing: `siftfs key new` makes it, and its public \
-             line goes into the server's `authorized` file",
+            "{address} is reached with a key, and {} is missing: `siftfs key new` makes it, and its \
+             public line goes into the server's `authorized` file (or say insecure, if only \
+             trusted machines are between the two)",
             file.display()
         ))),
         _ => KeyPair::load(file),

@@ -4,7 +4,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use siftfs_base::Error;
-use siftfs_transport::{Address, Received, TransportOptions, connect, connect_secured};
+use siftfs_transport::{Address, Received, TransportOptions, connect, reach};
 use siftfs_wire::{BlockProtocol, ToService};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -83,7 +83,7 @@ fn in_child(options: TransportOptions) -> HostEnd {
     }
     let keys = keys_in(Path::new(&std::env::var(KEYS).unwrap()));
     let secured = keys.secure(&address, &options, None).unwrap();
-    connect_secured::<BlockProtocol>(&address, &options, &secured).unwrap()
+    reach::<BlockProtocol>(&address, &options, secured.as_ref()).unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod support;
 
 use siftfs_base::Error;
 use siftfs_transport::{
-    Address, Keys, Received, TransportOptions, connect, connect_secured, nobody_listens,
+    Address, Received, TransportOptions, Trust, connect, nobody_listens, reach,
 };
 use siftfs_wire::{BlockProtocol, FromService, ToService};
 use std::net::TcpStream;
@@ -61,7 +61,7 @@ fn peers_that_say_nothing_keep_nobody_out() {
             Way::Secret => {
                 let options = patient();
                 let secured = acquainted.keys().secure(&address, &options, None).unwrap();
-                connect_secured::<BlockProtocol>(&address, &options, &secured)
+                reach::<BlockProtocol>(&address, &options, secured.as_ref())
             }
             _ => connect::<BlockProtocol>(&address, &way.options(&patient())),
         };
@@ -81,20 +81,21 @@ fn keys_that_do_not_fit_are_refused() {
     let options = TransportOptions { shared_memory: 0, ..patient() };
     let listener = ours.listen(&options);
     let address = listener.address();
-    let refused = |keys: &Keys| {
+    let refused = |keys: &Trust| {
         let secured = keys.secure(&address, &options, None).unwrap();
         let here = std::thread::scope(|scope| {
             let there = scope.spawn(|| listener.accept(None).unwrap_err().to_string());
-            let here = connect_secured::<BlockProtocol>(&address, &options, &secured);
+            let here = reach::<BlockProtocol>(&address, &options, secured.as_ref());
             (here.unwrap_err().to_string(), there.join().unwrap())
         });
         here
     };
     let own = ours.keys();
-    let (here, there) = refused(&Keys { key: strangers.keys().key, ..own.clone() });
+    let (here, there) = refused(&Trust { key: strangers.keys().key, ..own.clone() });
     assert!(here.contains("does not admit the key"), "{here}");
     assert!(there.contains("authorized does not list it"), "{there}");
-    let (here, there) = refused(&Keys { fingerprint: strangers.keys().fingerprint, ..own.clone() });
+    let (here, there) =
+        refused(&Trust { fingerprint: strangers.keys().fingerprint, ..own.clone() });
     assert!(here.contains("the mount was told"), "{here}");
     assert!(there.contains("handshake"), "{there}");
     std::thread::scope(|scope| {
@@ -110,7 +111,7 @@ fn keys_that_do_not_fit_are_refused() {
     let secured = own.secure(&address, &options, None).unwrap();
     std::thread::scope(|scope| {
         let there = scope.spawn(|| plain.accept(None).unwrap_err().to_string());
-        let here = connect_secured::<BlockProtocol>(&address, &options, &secured);
+        let here = reach::<BlockProtocol>(&address, &options, secured.as_ref());
         let here = here.unwrap_err().to_string();
         assert!(here.contains("does not speak TLS"), "{here}");
         let there = there.join().unwrap();

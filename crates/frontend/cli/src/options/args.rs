@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::daemon::logging::Level;
-use crate::options::keys::Key;
+use crate::options::keys::{Admit, Key, Known};
 use crate::options::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
@@ -295,6 +295,9 @@ pub struct Device {
     /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
+    /// Which machines it talks to over TCP
+    #[command(flatten)]
+    pub admit: Admit,
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
@@ -334,9 +337,9 @@ pub struct Serve {
     /// Where programs reach it: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub listen: Vec<Address>,
-    /// Listen at a TCP port although its clients may claim to be any user but root
-    #[arg(long)]
-    pub insecure: bool,
+    /// Which machines it talks to over TCP
+    #[command(flatten)]
+    pub admit: Admit,
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
@@ -344,6 +347,9 @@ pub struct Serve {
     /// default: this process does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
+    /// How that process is known over TCP
+    #[command(flatten)]
+    pub known: Known,
     /// Run on these processors alone, such as 0,2-3
     #[arg(long, value_name = "LIST", value_parser = crate::daemon::processors::parse)]
     pub cpus: Option<crate::daemon::processors::List>,

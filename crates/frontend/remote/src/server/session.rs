@@ -4,7 +4,7 @@
 //! out what came. There is one thread more than calls may be under way, so that one receives
 //! whatever the others wait for (rule R51).
 
-use super::identity::{self, BYTES};
+use super::identity::{self, BYTES, Channel};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::slots::Slots;
@@ -12,7 +12,7 @@ use super::{Server, count};
 use siftfs_base::{Error, Result, errno};
 use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check, data_of};
 use siftfs_proto::{Cache, Credentials, FileService, Reply, Request};
-use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
+use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
@@ -87,10 +87,15 @@ struct Session<'a> {
 
 /// Serves a connection to its end.
 pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
-    let Connection { sender, mut receiver, peer, process } = end;
+    let Connection { sender, mut receiver, peer, process, key } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
-    let service = match open(server, &mut receiver, process, &notices) {
+    let channel = match (process, &key) {
+        (Some(peer), _) => Channel::Process(peer),
+        (None, Some(key)) => Channel::Key(&key.line),
+        (None, None) => Channel::Nobody,
+    };
+    let service = match open(server, &mut receiver, channel, &notices) {
         Ok(service) => service,
         Err(error) => {
             server.turned_away(&error);
@@ -127,7 +132,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
 fn open(
     server: &Server,
     inbox: &mut Inbox,
-    process: Option<Peer>,
+    channel: Channel<'_>,
     notices: &Arc<Notices>,
 ) -> Result<Arc<dyn FileService>> {
     let opening = match inbox.recv(Some(OPENING))? {
@@ -142,7 +147,8 @@ fn open(
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
     let cache = opening.caches.then(|| notices.clone() as Arc<dyn Cache>);
-    server.volume.open(identity::judge(process, opening.claim)?, cache)
+    let is_called = |name: &str| server.volume.is_called(name);
+    server.volume.open(identity::judge(channel, opening.claim, is_called)?, cache)
 }
 
 impl Session<'_> {

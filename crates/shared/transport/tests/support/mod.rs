@@ -7,8 +7,8 @@ pub mod samples;
 use siftfs_base::BlockRun;
 use siftfs_keys::KeyPair;
 use siftfs_transport::{
-    Address, CallerEnd, Keys, Received, ServerEnd, ServerTls, TransportOptions, connect,
-    connect_secured, in_process,
+    Address, CallerEnd, Received, ServerEnd, ServerTls, TransportOptions, Trust, connect,
+    in_process, reach,
 };
 use siftfs_wire::{BlockProtocol, DirectRun, FromService, ToService};
 use std::path::Path;
@@ -73,18 +73,19 @@ impl Acquainted {
         self.dir.path()
     }
 
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> Trust {
         keys_in(self.folder())
     }
 }
 
 /// A caller's keys out of the folder of an [`Acquainted`].
-pub fn keys_in(folder: &Path) -> Keys {
+pub fn keys_in(folder: &Path) -> Trust {
     let print = std::fs::read_to_string(folder.join("fingerprint")).unwrap();
-    Keys {
+    Trust {
         key: Some(folder.join("key")),
         known_servers: Some(folder.join("known_servers")),
         fingerprint: Some(print.parse().unwrap()),
+        insecure: false,
     }
 }
 
@@ -125,7 +126,7 @@ pub fn pair_with(
         let address = listener.address();
         let secured = acquainted.keys().secure(&address, &options, None).unwrap();
         let host = std::thread::spawn(move || {
-            connect_secured::<BlockProtocol>(&address, &options, &secured)
+            reach::<BlockProtocol>(&address, &options, secured.as_ref())
         });
         let device = listener.accept(None).unwrap().unwrap();
         return (host.join().unwrap().unwrap(), device);
