@@ -19,18 +19,9 @@ fn driver() -> Driver {
     open(media).unwrap()
 }
 
-/// The volume's owner beside clients whose line has these options.
-fn served(driver: &Driver, options: &str) -> (Volume, Setup) {
-    let bounded = BoundedVolume::new(&driver.volume, line(options));
-    (owner(driver), Setup::serving(bounded, Way::Unix, ""))
-}
-
-fn owner(driver: &Driver) -> Volume {
-    let setup = Setup::new(&driver.volume, Way::Unix);
-    let volume = connected(&setup, Claim::Owner);
-    // It goes on while it has a client.
-    std::mem::forget(setup);
-    volume
+/// Clients whose line has these options.
+fn clients(driver: &Driver, options: &str) -> Setup {
+    Setup::serving(BoundedVolume::new(&driver.volume, line(options)), Way::Unix, "")
 }
 
 fn connected(setup: &Setup, claim: Claim) -> Volume {
@@ -117,9 +108,9 @@ fn vault(owner: &Volume) {
 #[test]
 fn r52_owners_are_the_clients_and_no_others() {
     let driver = driver();
-    let (owner, setup) = served(&driver, MAPS);
+    let (unbounded, setup) = (Setup::new(&driver.volume, Way::Unix), clients(&driver, MAPS));
+    let owner = connected(&unbounded, Claim::Owner);
     vault(&owner);
-    let unbounded = Setup::new(&driver.volume, Way::Unix);
     let way = connected(&unbounded, user(5000, 6000)).stat("/vault/mail");
     assert_eq!(errno_of(way), Some(libc::EACCES));
 
@@ -156,7 +147,8 @@ fn r52_owners_are_the_clients_and_no_others() {
 #[test]
 fn r52_ids_are_mapped_wherever_they_are() {
     let driver = driver();
-    let (owner, setup) = served(&driver, MAPS);
+    let (unbounded, setup) = (Setup::new(&driver.volume, Way::Unix), clients(&driver, MAPS));
+    let owner = connected(&unbounded, Claim::Owner);
     vault(&owner);
     let client = connected(&setup, all(5000));
     let service = &**client.endpoint();
@@ -194,7 +186,7 @@ fn r52_ids_are_mapped_wherever_they_are() {
     assert_eq!(errno_of(set(list(5001, 102))), Some(libc::EINVAL));
     assert_eq!(errno_of(set(list(1001, 6002))), Some(libc::EINVAL));
     assert_eq!(list_of(&owner, "/vault/mail/own"), list(5001, 6002));
-    drop((client, owner, setup));
+    drop((client, owner, setup, unbounded));
     driver.volume.close().unwrap();
 }
 
@@ -202,7 +194,8 @@ fn r52_ids_are_mapped_wherever_they_are() {
 #[test]
 fn a_directory_that_is_not_there_is_told() {
     let driver = driver();
-    let owner = owner(&driver);
+    let unbounded = Setup::new(&driver.volume, Way::Unix);
+    let owner = connected(&unbounded, Claim::Owner);
     owner.create_dir("/real", 0o755).unwrap();
     owner.create_dir("/real/in", 0o755).unwrap();
     owner.symlink("/link", "real").unwrap();
@@ -222,10 +215,9 @@ fn a_directory_that_is_not_there_is_told() {
         let told = matches!(&error, Error::Refused(text) if text.contains(why));
         assert!(told, "{path}: {error}");
     }
-    let setup =
-        Setup::serving(BoundedVolume::new(&driver.volume, line("subtree=/real")), Way::Unix, "");
+    let setup = clients(&driver, "subtree=/real");
     assert!(connected(&setup, user(9, 9)).stat("/in").is_ok());
-    drop((owner, setup));
+    drop((owner, setup, unbounded));
     driver.volume.close().unwrap();
 }
 
@@ -234,7 +226,9 @@ fn a_directory_that_is_not_there_is_told() {
 #[test]
 fn what_becomes_of_a_directory_that_moves() {
     let driver = driver();
-    let (owner, setup) = served(&driver, "subtree=/a/b");
+    let unbounded = Setup::new(&driver.volume, Way::Unix);
+    let setup = clients(&driver, "subtree=/a/b");
+    let owner = connected(&unbounded, Claim::Owner);
     for path in ["/a", "/a/b", "/a/b/in", "/a/b/in/deep", "/elsewhere"] {
         owner.create_dir(path, 0o777).unwrap();
     }
@@ -269,7 +263,7 @@ fn what_becomes_of_a_directory_that_moves() {
     assert_eq!(client.stat("/").unwrap().nlink, 0);
     drop(connected(&setup, all(0)).create("/new", 0o600).unwrap());
     owner.stat("/a/b/new").unwrap();
-    drop((client, owner, setup));
+    drop((client, owner, setup, unbounded));
     driver.volume.close().unwrap();
 }
 
@@ -289,7 +283,8 @@ impl Cache for Told {
 #[test]
 fn a_cache_is_told_of_its_own_root() {
     let driver = driver();
-    let owner = owner(&driver);
+    let unbounded = Setup::new(&driver.volume, Way::Unix);
+    let owner = connected(&unbounded, Claim::Owner);
     owner.create_dir("/a", 0o755).unwrap();
     let bounded = BoundedVolume::new(&driver.volume, line("subtree=/a"));
     let told = Arc::new(Told::default());
@@ -303,6 +298,6 @@ fn a_cache_is_told_of_its_own_root() {
     assert!(told.contains(&(ROOT_INO, b"shown".to_vec())), "{told:?}");
     assert!(told.iter().all(|(ino, _)| *ino == ROOT_INO), "{told:?}");
     drop(told);
-    drop((client, owner));
+    drop((client, owner, unbounded));
     driver.volume.close().unwrap();
 }
