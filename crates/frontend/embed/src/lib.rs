@@ -165,15 +165,25 @@ impl Volume {
         Ok(Self { local: Some(local), shared })
     }
 
-    /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for its
-    /// owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the servers
-    /// that it knows (`docs/design/keys.md`). Calls do what they do in the serving process. If that
-    /// process ends, or the connection is lost, each call is an error (`Link`, `EIO`) from then on.
+    /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for
+    /// its owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the
+    /// servers that it knows (`docs/design/keys.md`). Calls do what they do in the serving process.
+    /// If that process ends, or the connection is lost, each call is an error (`Link`, `EIO`) from
+    /// then on.
     ///
     /// # Errors
-    /// `Refused` if no server listens there, its key is not known, it does not admit this machine's,
-    /// or it opens no session for this process; the message says why.
+    /// `Refused` if no server listens there, its key is not known, it does not admit this
+    /// machine's, or it opens no session for this process; the message says why.
     pub fn connect(address: &str) -> Result<Self> {
+        Self::connect_to(address, "")
+    }
+
+    /// As [`Volume::connect`], of the volume with this name or UUID; without one, of the volume that
+    /// is served there.
+    ///
+    /// # Errors
+    /// As [`Volume::connect`], and no volume is called so.
+    pub fn connect_to(address: &str, volume: &str) -> Result<Self> {
         let address = address.parse()?;
         let claim = match address {
             Address::Unix(_) => Claim::Owner,
@@ -181,7 +191,7 @@ impl Volume {
         };
         let options = transport();
         let secured = Trust::default().secure(&address, &options, None)?;
-        Self::connect_with(&address, (&options, secured.as_ref()), "", claim)
+        Self::connect_with(&address, (&options, secured.as_ref()), volume, claim)
     }
 
     /// As [`Volume::connect`], of a volume with this name or UUID, for somebody whom the server has

@@ -6,7 +6,7 @@
 
 use crate::TransportOptions;
 use crate::channel::Channel;
-use crate::socket::Socket;
+use crate::channel::socket::Socket;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_codec::frame::Took;
 use siftfs_codec::{Party, Protocol, cut_at};

@@ -2,9 +2,9 @@
 //! descriptors over the unix socket, after the greeting.
 
 use crate::channel::Channel;
+use crate::channel::socket::{MAX_FDS, Socket};
 use crate::handshake::Greeting;
 use crate::mapping::{Layout, Mapping};
-use crate::socket::{MAX_FDS, Socket};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ impl Bell {
     /// Sleeps until the bell rings, something happens on `socket`, or the time is over.
     pub fn sleep(&self, socket: &Socket, timeout: Duration) -> io::Result<()> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
-        crate::socket::wait(&mut fds, timeout)
+        crate::channel::socket::wait(&mut fds, timeout)
     }
 
     /// Takes the rings that have come. False if the bell will never ring again: the other end is

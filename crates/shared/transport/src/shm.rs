@@ -7,12 +7,12 @@
 //! no slot is free goes through the ring instead, so no thread ever waits for slots.
 
 use crate::channel::Channel;
+use crate::channel::socket::Socket;
 use crate::handshake::End;
 use crate::link::{Cut, RecvPipe, SendPipe};
 use crate::mapping::{Arena, Mapping};
 use crate::ring::{Consumer, Producer};
 use crate::share::{Bell, Bells, Shared, failed};
-use crate::socket::Socket;
 use siftfs_base::{BLOCK_SIZE, Error, LentBlock, Result, SharedBlock, corrupt};
 use siftfs_codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};

@@ -1,6 +1,7 @@
 //! The `siftfs` command as a script sees it. Needs root, `/dev/fuse` and e2fsprogs.
 
 pub mod keys;
+pub mod served;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};

@@ -41,7 +41,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Opens a session at `address`, with keys over TCP. With a cache it is told of what other sessions change.
+    /// Opens a session at `address`, with keys over TCP. With a cache it is told of what other
+    /// sessions change.
     ///
     /// # Errors
     /// No server listens there, or one of another version; it refuses the session, or does not

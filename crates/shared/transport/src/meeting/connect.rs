@@ -1,10 +1,10 @@
 //! The caller's side: connecting to a server.
 
-use crate::begin::Begin;
+use crate::channel::secret::Secret;
+use crate::channel::socket::Socket;
 use crate::handshake::End;
 use crate::link::Met;
-use crate::secret::Secret;
-use crate::socket::Socket;
+use crate::meeting::begin::Begin;
 use crate::{Address, CallerEnd, Peer, Secured, TransportOptions};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fd::{AsFd, OwnedFd};

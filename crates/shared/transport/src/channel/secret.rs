@@ -2,7 +2,7 @@
 //! that receives take turns in it, and none of them waits for the peer there.
 
 use crate::channel::Channel;
-use crate::socket::Socket;
+use crate::channel::socket::Socket;
 use rustls::Connection;
 use siftfs_codec::frame::Took;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};

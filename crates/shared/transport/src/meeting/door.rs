@@ -2,8 +2,8 @@
 //! greeted.
 //!
 //! A peer that connects costs a descriptor, and a thread once it has said something. Neither those
-//! that say nothing nor those that stop in the middle keep others out for long: where room is short,
-//! the oldest of them that had its time goes.
+//! that say nothing nor those that stop in the middle keep others out for long: where room is
+//! short, the oldest of them that had its time goes.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
@@ -80,8 +80,8 @@ impl Door {
         }
     }
 
-    /// The oldest of those that say nothing, if it is to go: all have their time, and where there is
-    /// no room, a shorter one.
+    /// The oldest of those that say nothing, if it is to go: all have their time, and where there
+    /// is no room, a shorter one.
     pub fn silent_too_long(&mut self, now: Instant, patience: Duration) -> Option<Caller> {
         let patience = self.patience(patience);
         let late = |caller: &mut Caller| now.duration_since(caller.since) >= patience;

@@ -1,12 +1,12 @@
 //! The server's side: waiting for callers.
 
-use crate::begin::Begin;
-use crate::connect::{peer_name, process};
-use crate::door::{Caller, Door, Greeted, Leash};
+use crate::channel::secret::Secret;
+use crate::channel::socket::{Socket, wait};
 use crate::handshake::End;
 use crate::link::Met;
-use crate::secret::Secret;
-use crate::socket::{Socket, wait};
+use crate::meeting::begin::Begin;
+use crate::meeting::connect::{peer_name, process};
+use crate::meeting::door::{Caller, Door, Greeted, Leash};
 use crate::{Address, ServerEnd, TransportOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::OwnedFd;

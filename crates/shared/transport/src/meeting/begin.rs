@@ -1,11 +1,12 @@
 //! The beginning of a connection, once there is a channel: greeting, memory, threads.
 
 use crate::channel::Channel;
+use crate::channel::socket::Socket;
+use crate::channel::stream;
 use crate::handshake::{Agreement, End, Greeting};
 use crate::link::{self, Met};
 use crate::mapping::Layout;
-use crate::socket::Socket;
-use crate::{Connection, TransportOptions, shm, stream};
+use crate::{Connection, TransportOptions, shm};
 use siftfs_base::Result;
 use siftfs_codec::{Message, Protocol};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Connections with keys, over TCP: what a caller shows, and what it expects of a server.
 
-use crate::connect::connect_tcp;
+use crate::meeting::connect::connect_tcp;
 use crate::{Address, TransportOptions};
 use siftfs_base::{Error, Result};
 use siftfs_keys::known::{self, Expect};
@@ -32,8 +32,8 @@ pub struct Secured {
 
 impl Trust {
     /// What to show to the server at `address`, and what to expect; nothing of a unix socket's, and
-    /// of an insecure one. The key of a server that is not known yet is shown to `confirm`, if there
-    /// is a person to ask, and is written down if that person says yes.
+    /// of an insecure one. The key of a server that is not known yet is shown to `confirm`, if
+    /// there is a person to ask, and is written down if that person says yes.
     ///
     /// # Errors
     /// A message: a file is missing or wrong, the server is not known, or its key is another one.

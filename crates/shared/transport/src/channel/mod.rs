@@ -1,5 +1,9 @@
 //! What carries a connection's bytes between two processes: a socket, or one with TLS over it.
 
+pub(crate) mod secret;
+pub(crate) mod socket;
+pub(crate) mod stream;
+
 use siftfs_codec::frame::Took;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Frames over a stream: a socket, unix or TCP, or TLS over one. Blocks travel inline; they are sent from where they
-//! lie and received into where they stay.
+//! Frames over a stream: a socket, unix or TCP, or TLS over one. Blocks travel inline; they are
+//! sent from where they lie and received into where they stay.
 
 use crate::channel::Channel;
 use crate::link::{Cut, RecvPipe, SendPipe};
