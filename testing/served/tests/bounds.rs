@@ -25,7 +25,8 @@ fn clients(driver: &Driver, options: &str) -> Setup {
 }
 
 fn connected(setup: &Setup, claim: Claim) -> Volume {
-    Volume::connect_with(&setup.address, (&setup.options, None), "volume", claim).unwrap()
+    let reached = (&setup.options, setup.secured.as_ref());
+    Volume::connect_with(&setup.address, reached, "volume", claim).unwrap()
 }
 
 fn user(uid: u32, gid: u32) -> Claim {
