@@ -116,8 +116,8 @@ impl Part {
         files.iter_mut().try_for_each(|file| self.show(file))
     }
 
-    /// The `..` of the client's root is the root itself, as of every root. So is that of a directory
-    /// which others have moved to the volume's root.
+    /// The `..` of the client's root is the root itself, as of every root. A directory that others
+    /// have moved to the volume's root is its own `..`, too.
     ///
     /// # Errors
     /// What the session says of the open directory `handle`.
