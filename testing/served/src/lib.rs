@@ -1,11 +1,15 @@
 //! A served volume for tests: a server in this process, reached by every way that there is between
 //! processes.
 
+mod bounded;
+
+pub use bounded::{BoundedVolume, line};
+
 use siftfs_base::Result;
 use siftfs_keys::KeyPair;
 use siftfs_placement::LocalVolume;
 use siftfs_remote::{
-    Address, Claim, Client, Listener, Secured, Server, ServerTls, TransportOptions, Trust,
+    Address, Claim, Client, Listener, Secured, Served, Server, ServerTls, TransportOptions, Trust,
     transport,
 };
 use std::sync::Arc;
@@ -67,6 +71,14 @@ impl Setup {
     /// # Panics
     /// If it cannot listen.
     pub fn admitting(volume: &LocalVolume, way: Way, line: &str) -> Self {
+        Self::serving(volume.served("volume"), way, line)
+    }
+
+    /// The same, of a volume as a server has it.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    pub fn serving(volume: Arc<dyn Served>, way: Way, line: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let address = match way {
             Way::Tcp | Way::Secret => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
@@ -81,7 +93,7 @@ impl Setup {
             let client = trust.secure(&listener.address(), &options, None);
             secured = client.expect("keys that were just made");
         }
-        let (server, address) = (Server::new(volume.served("volume")), listener.address());
+        let (server, address) = (Server::new(volume), listener.address());
         let theirs = server.clone();
         let serves = Some(std::thread::spawn(move || theirs.serve(&listener)));
         Self { server, address, options, secured, serves, _dir: dir }

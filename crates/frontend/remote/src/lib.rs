@@ -9,7 +9,7 @@ mod client;
 mod server;
 
 pub use client::Client;
-pub use server::{Counts, Served, Server};
+pub use server::{Counts, Served, Server, bounded};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
 pub use siftfs_transport::{Address, Secured, ServerTls, TransportOptions, Trust};

@@ -219,6 +219,14 @@ impl FileService for Endpoint {
         st.metadata.tree.inodes.references.has_looked_up(self.session.id, ino)
     }
 
+    fn enter(&self, path: &[u8]) -> Result<InodeNr> {
+        if self.session.life.is_over() {
+            return Err(errno(libc::ESTALE));
+        }
+        let (cred, doing) = (&Credentials::default(), Doing::of(self.session.id, None));
+        Call { runtime: &self.runtime, session: &self.session, cred, doing }.enter(path)
+    }
+
     /// An fsync, or a wait for a ticket, whose flush another thread runs is answered by that one.
     /// After a read has been answered, its thread reads ahead of a sequential reader.
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

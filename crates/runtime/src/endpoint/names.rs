@@ -4,12 +4,13 @@ use super::Call;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, mode_of};
 use crate::namespace::unchecked::{New, Unchecked};
+use crate::operations::is_plain;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, FileKind, RenameMode, Reply, Request};
+use siftfs_proto::{Credentials, FileKind, ROOT_INO, RenameMode, Reply, Request};
 
 /// Longest symbolic link target in bytes: one block with its terminator.
 const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
@@ -100,6 +101,25 @@ impl Call<'_> {
             let shown = self.doing.look(st, ino)?;
             let attr = st.metadata.tree.counted(self.session.id, ino)?;
             Ok(Reply::Entry(self.doing.show(st, attr, shown)))
+        })
+    }
+
+    /// The directory of a path from the root, for a session that is bounded to it. Nobody is asked
+    /// what the caller may search: the way there is the server's own.
+    pub(super) fn enter(&self, path: &[u8]) -> Result<InodeNr> {
+        self.query_step(|st| {
+            let tree = &mut st.metadata.tree;
+            let mut dir = ROOT_INO;
+            for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+                is_plain(name)?;
+                dir = tree.lookup_node(dir, name)?;
+                match kind_of(tree.node(dir).inode.mode) {
+                    FileKind::Directory => {}
+                    FileKind::Symlink => return Err(errno(libc::ELOOP).into()),
+                    _ => return Err(errno(libc::ENOTDIR).into()),
+                }
+            }
+            Ok(tree.counted(self.session.id, dir)?.ino)
         })
     }
 

@@ -14,6 +14,6 @@ fn ends_with_slash(path: &[u8]) -> bool {
 }
 
 /// Is it a name, and not one that leads elsewhere?
-fn is_plain(name: &[u8]) -> Result<()> {
+pub(crate) fn is_plain(name: &[u8]) -> Result<()> {
     check_name(name).map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EINVAL) } else { e })
 }

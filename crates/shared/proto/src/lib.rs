@@ -54,6 +54,19 @@ pub trait FileService: Send + Sync {
         true
     }
 
+    /// Finds the directory that `path` names from the volume's root, whatever the session's caller
+    /// may search, and counts one reference to it for [`Request::Forget`]. The path has names with
+    /// `/` between; no symbolic link in it is followed. For the process that opened the session,
+    /// before others use it: there is no request for this.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ELOOP` for a symbolic link; `EOPNOTSUPP` for a service that is no
+    /// Runtime's.
+    fn enter(&self, path: &[u8]) -> Result<InodeNr, Error> {
+        let _ = path;
+        Err(siftfs_base::errno(libc::EOPNOTSUPP))
+    }
+
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another
     /// thread and later. A `Wait` with a timeout keeps the caller's thread: one without may not.
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

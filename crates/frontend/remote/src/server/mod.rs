@@ -1,10 +1,13 @@
 //! The server's side: which clients may connect, and a session for each connection.
 
+mod bounds;
 mod identity;
 mod notices;
 mod outbox;
 mod session;
 mod slots;
+
+pub use bounds::bounded;
 
 use crate::Listener;
 use siftfs_base::{Error, Result};

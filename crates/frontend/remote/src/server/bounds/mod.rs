@@ -1,0 +1,198 @@
+//! What a session may reach whose channel is a key: the ids and the directory of the key's line in
+//! `authorized` (rule R52; "What a line bounds" in `docs/design/keys.md`). This stands between the
+//! wire and the session, so everything that the client asks for, and all that it is told, passes
+//! here. For whom the session speaks is decided before.
+
+mod concern;
+mod ids;
+mod subtree;
+
+use concern::Concern;
+use ids::{Owners, Valued};
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_keys::AuthorizedLine;
+use siftfs_proto::compound::{Compound, Compounded, StepNr};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Handle, Owed, Reply, Request};
+use std::sync::{Arc, OnceLock};
+use subtree::{Part, Within};
+
+/// Opens a session by `open`, and bounds it by the line of its key. A line without maps and with
+/// the subtree `/` bounds nothing here: what `open` returns is returned. `open` gets the cache that
+/// the session is to have in the place of `cache`. The session must not be a kernel's: it would
+/// name inodes by bare numbers.
+///
+/// # Errors
+/// What `open` says; `Refused` with a message if there is no such directory as the line names.
+pub fn bounded(
+    line: &AuthorizedLine,
+    cache: Option<Arc<dyn Cache>>,
+    open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
+) -> Result<Arc<dyn FileService>> {
+    let owners = Owners::of(&line.ids);
+    if line.subtree == "/" {
+        let inner = open(cache)?;
+        return Ok(match owners {
+            None => inner,
+            Some(_) => Arc::new(Bounded { inner, owners, part: Part::default() }),
+        });
+    }
+    // What others change before the directory is found is nothing that the client was told of.
+    let root = Arc::new(OnceLock::new());
+    let inner = open(cache.map(|cache| Within::before(cache, root.clone())))?;
+    let found = inner.enter(line.subtree.as_bytes());
+    let part = Part(found.map_err(|error| no_directory(&line.subtree, error))?);
+    let _ = root.set(part);
+    Ok(Arc::new(Bounded { inner, owners, part }))
+}
+
+fn no_directory(path: &str, error: Error) -> Error {
+    let why = match error {
+        Error::Posix(libc::ENOENT) => "is not there",
+        Error::Posix(libc::ENOTDIR) => "is no directory",
+        Error::Posix(libc::ELOOP) => "has a symbolic link in it, which is not followed",
+        other => return other,
+    };
+    Error::Refused(format!("the directory {path}, to which the client's key is bounded, {why}"))
+}
+
+/// A session that is bounded.
+struct Bounded {
+    inner: Arc<dyn FileService>,
+    /// The client's ids, unless every id is itself.
+    owners: Option<Owners>,
+    part: Part,
+}
+
+/// What has to be known of a request to show its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The value of an extended attribute that has ids in it.
+    Value(Valued),
+    /// Entries of an open directory.
+    Entries(Handle),
+    /// Anything else.
+    Other,
+}
+
+/// The answer to a request that the session is not asked.
+struct Answered(Box<Result<Reply>>);
+
+impl From<Error> for Answered {
+    fn from(error: Error) -> Self {
+        Self(Box::new(Err(error)))
+    }
+}
+
+impl From<Reply> for Answered {
+    fn from(reply: Reply) -> Self {
+        Self(Box::new(Ok(reply)))
+    }
+}
+
+impl Bounded {
+    /// The request as the session takes it.
+    fn admit(&self, mut req: Request) -> std::result::Result<(Request, Asked), Answered> {
+        let mut asked = Asked::Other;
+        match concern::of(&mut req) {
+            Concern::Volume => return Err(errno(libc::EPERM).into()),
+            Concern::Upwards if !self.part.is_all() => return Err(errno(libc::EINVAL).into()),
+            Concern::Owner(ids) => self.give(ids)?,
+            Concern::Value(name, Some(value)) => {
+                if let (Some(owners), Some(kind)) = (&self.owners, Valued::of(name)) {
+                    owners.take(kind, value)?;
+                }
+            }
+            Concern::Value(name, None) => {
+                asked = Valued::of(name).map_or(Asked::Other, Asked::Value);
+            }
+            Concern::Entries(handle) => asked = Asked::Entries(handle),
+            Concern::Compound(compound) => self.admit_steps(compound)?,
+            Concern::Upwards | Concern::NumbersAlone => {}
+        }
+        req.inodes_mut().try_for_each(|ino| self.part.enter(ino))?;
+        match req {
+            // The root is never forgotten.
+            Request::Forget { ino, .. } if ino == self.part.0 => Err(Reply::Done.into()),
+            req => Ok((req, asked)),
+        }
+    }
+
+    fn admit_steps(&self, compound: &mut Compound) -> std::result::Result<(), Answered> {
+        for (step, nr) in compound.steps.iter_mut().zip(0..) {
+            if let Some(Err(error)) = ids::given(step).map(|ids| self.give(ids)) {
+                let (step, errno) = (StepNr(nr), error.errno());
+                return Err(Reply::Compounded(Compounded::Refused { step, errno }).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids that a file is to get.
+    ///
+    /// # Errors
+    /// `EINVAL` for one that the client may not name.
+    fn give(&self, ids: ids::Given<'_>) -> Result<()> {
+        self.owners.as_ref().map_or(Ok(()), |owners| owners.give(ids))
+    }
+
+    /// The reply as the client takes it.
+    fn show(&self, cred: &Credentials, asked: Asked, mut reply: Reply) -> Result<Reply> {
+        if let (Asked::Entries(handle), Reply::Dir(entries)) = (asked, &mut reply)
+            && !self.part.is_all()
+        {
+            self.part.close_upwards((&*self.inner, cred), handle, entries)?;
+        }
+        shown(self.part, self.owners.as_ref(), asked, reply)
+    }
+}
+
+/// A reply in the client's numbers and ids.
+fn shown(part: Part, owners: Option<&Owners>, asked: Asked, mut reply: Reply) -> Result<Reply> {
+    part.leave(&mut reply)?;
+    if let Some(owners) = owners {
+        owners.show(asked, &mut reply)?;
+    }
+    Ok(reply)
+}
+
+impl FileService for Bounded {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        let (result, owed) = self.call_owing(cred, req);
+        owed.wait();
+        result
+    }
+
+    fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
+        match self.admit(req) {
+            Err(answered) => (*answered.0, Owed::default()),
+            Ok((req, asked)) => {
+                let (result, owed) = self.inner.call_owing(cred, req);
+                (result.and_then(|reply| self.show(cred, asked, reply)), owed)
+            }
+        }
+    }
+
+    fn has_looked_up(&self, mut ino: InodeNr) -> bool {
+        self.part.enter(&mut ino).is_ok() && self.inner.has_looked_up(ino)
+    }
+
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        // What is shown of entries is asked for on this thread.
+        if matches!(req, Request::ReadDir { .. }) {
+            return done(self.call(cred, req));
+        }
+        let (req, asked) = match self.admit(req) {
+            Ok(admitted) => admitted,
+            Err(answered) => return done(*answered.0),
+        };
+        let (part, owners) = (self.part, self.owners.clone());
+        let done = Box::new(move |result: Result<Reply>| {
+            done(result.and_then(|reply| shown(part, owners.as_ref(), asked, reply)));
+        });
+        self.inner.submit(cred, req, done);
+    }
+}
+
+#[cfg(test)]
+#[path = "mod_tests.rs"]
+mod tests;

@@ -1,0 +1,50 @@
+//! A volume all of whose sessions are bounded by one line of `authorized`.
+
+use siftfs_base::Result;
+use siftfs_keys::{AuthorizedLine, KeyPair};
+use siftfs_placement::LocalVolume;
+use siftfs_proto::{Cache, FileService, Opening};
+use siftfs_remote::{Served, bounded};
+use std::sync::Arc;
+
+/// A volume whose clients all have the key of one line. What they claim is believed as the channel
+/// bears it out.
+pub struct BoundedVolume {
+    volume: Arc<dyn Served>,
+    line: AuthorizedLine,
+}
+
+impl BoundedVolume {
+    /// `volume` for clients with a key of this line.
+    pub fn new(volume: &LocalVolume, line: AuthorizedLine) -> Arc<Self> {
+        Arc::new(Self { volume: volume.served("volume"), line })
+    }
+}
+
+impl Served for BoundedVolume {
+    fn uuid(&self) -> [u8; 16] {
+        self.volume.uuid()
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.volume.is_called(name)
+    }
+
+    fn open(
+        &self,
+        opening: Opening,
+        cache: Option<Arc<dyn Cache>>,
+    ) -> Result<Arc<dyn FileService>> {
+        bounded(&self.line, cache, |cache| self.volume.open(opening, cache))
+    }
+}
+
+/// The line of a new client's key with these options.
+///
+/// # Panics
+/// If they are no options.
+pub fn line(options: &str) -> AuthorizedLine {
+    let key = KeyPair::generate("client").expect("randomness");
+    let line = format!("role=client {options} {}", key.line());
+    line.parse().unwrap_or_else(|why| panic!("{options}: {why}"))
+}
