@@ -302,3 +302,24 @@ fn a_cache_is_told_of_its_own_root() {
     drop((client, owner, unbounded));
     driver.volume.close().unwrap();
 }
+
+/// The line of the key by which a client came is what bounds it, over TLS.
+#[test]
+fn r52_the_keys_line_bounds_its_sessions() {
+    let driver = driver();
+    let unbounded = Setup::new(&driver.volume, Way::Unix);
+    let owner = connected(&unbounded, Claim::Owner);
+    vault(&owner);
+    let options = format!("role=client {MAPS}");
+    let setup = Setup::admitting(&driver.volume, Way::Secret, &options);
+    // The line's maps make its user 5000 of the client's 1000.
+    let client = connected(&setup, user(1000, 100));
+    assert_eq!((client.stat("/").unwrap().ino, ids(&client, "/own")), (ROOT_INO, (1000, 100)));
+    assert_eq!(errno_of(client.stat("/vault")), Some(libc::ENOENT));
+    drop(client.create("/made", 0o600).unwrap());
+    assert_eq!(ids(&owner, "/vault/mail/made"), (5000, 6000));
+    let kernel = setup.client(Claim::Kernel);
+    assert!(matches!(kernel, Err(Error::Refused(_))));
+    drop((client, owner, setup, unbounded));
+    driver.volume.close().unwrap();
+}

@@ -178,8 +178,8 @@ impl Volume {
         Self::connect_to(address, "")
     }
 
-    /// As [`Volume::connect`], of the volume with this name or UUID; without one, of the volume that
-    /// is served there.
+    /// As [`Volume::connect`], of the volume with this name or UUID; without one, of the volume
+    /// that is served there.
     ///
     /// # Errors
     /// As [`Volume::connect`], and no volume is called so.

@@ -148,7 +148,12 @@ fn open(
     }
     let cache = opening.caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
-    server.volume.open(identity::judge(channel, opening.claim, is_called)?, cache)
+    let opening = identity::judge(channel, opening.claim, is_called)?;
+    let open = |cache| server.volume.open(opening, cache);
+    match channel {
+        Channel::Key(line) => super::bounded(line, cache, open),
+        Channel::Process(_) | Channel::Nobody => open(cache),
+    }
 }
 
 impl Session<'_> {

@@ -84,8 +84,9 @@ impl Door {
     /// is no room, a shorter one.
     pub fn silent_too_long(&mut self, now: Instant, patience: Duration) -> Option<Caller> {
         let patience = self.patience(patience);
-        let late = |caller: &mut Caller| now.duration_since(caller.since) >= patience;
-        self.silent.pop_front_if(late)
+        let late = |caller: &&Caller| now.duration_since(caller.since) >= patience;
+        self.silent.front().filter(late)?;
+        self.silent.pop_front()
     }
 
     fn patience(&self, patience: Duration) -> Duration {
