@@ -3,6 +3,7 @@
 use crate::daemon::logging::{Format, Level};
 use crate::daemon::memory::Place;
 use crate::daemon::metrics_server::Address;
+use crate::options::served::ServedOptions;
 use siftfs_fuse::MountOptions;
 use siftfs_grantor::How;
 use siftfs_placement::{
@@ -29,6 +30,8 @@ pub struct Options {
     pub daemon: DaemonOptions,
     /// For the process that does the background work.
     pub service: ServiceOptions,
+    /// For a volume that another process serves.
+    pub served: ServedOptions,
 }
 
 /// Where the logs lie by which programs make durable themselves what they wrote.

@@ -11,7 +11,7 @@ use super::slots::Slots;
 use super::{Server, count};
 use siftfs_base::{Error, Result, errno};
 use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check, data_of};
-use siftfs_proto::{Cache, Credentials, FileService, Reply, Request};
+use siftfs_proto::{Cache, Credentials, FileService, Owed, Reply, Request};
 use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +27,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
+/// Changes of a session that may be answered before other sessions have taken note of them.
+const OWING: usize = 1024;
 
 /// Bytes of data in the calls of all sessions whose answers have not left.
 const ALL_BYTES: u64 = 1 << 30;
@@ -40,6 +42,8 @@ struct Answers {
     /// Bytes of data in calls whose answers have not left: of this session, and of all.
     data: AtomicU64,
     all_data: Arc<AtomicU64>,
+    /// Changes that are answered and that other sessions have not taken note of.
+    owing: AtomicUsize,
 }
 
 /// Data of a call, until its answer has left.
@@ -74,6 +78,8 @@ struct Session<'a> {
     sender: &'a dyn Sender<FromServer>,
     peer: &'a str,
     service: Arc<dyn FileService>,
+    /// It is told of what others change, and waits itself until others have been told.
+    caches: bool,
     answers: Arc<Answers>,
     notices: Arc<Notices>,
     inbox: Mutex<Inbox>,
@@ -90,8 +96,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     let Connection { sender, mut receiver, peer, process } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
-    let service = match open(server, &mut receiver, process, &notices) {
-        Ok(service) => service,
+    let (service, caches) = match open(server, &mut receiver, process, &notices) {
+        Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
             outbox.send(FromServer::Refused { reason: error.to_string() });
@@ -107,11 +113,13 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         sender: &*sender,
         peer: &peer,
         service,
+        caches,
         answers: Arc::new(Answers {
             outbox,
             slots: Slots::default(),
             data: AtomicU64::new(0),
             all_data: server.data.clone(),
+            owing: AtomicUsize::new(0),
         }),
         notices,
         inbox: Mutex::new(receiver),
@@ -129,7 +137,7 @@ fn open(
     inbox: &mut Inbox,
     process: Option<Peer>,
     notices: &Arc<Notices>,
-) -> Result<Arc<dyn FileService>> {
+) -> Result<(Arc<dyn FileService>, bool)> {
     let opening = match inbox.recv(Some(OPENING))? {
         Received::Message(ToServer::Open(opening)) => opening,
         Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
@@ -141,8 +149,10 @@ fn open(
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
-    let cache = opening.caches.then(|| notices.clone() as Arc<dyn Cache>);
-    server.volume.open(identity::judge(process, opening.claim)?, cache)
+    let caches = opening.caches;
+    let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
+    let service = server.volume.open(identity::judge(process, opening.claim)?, cache)?;
+    Ok((service, caches))
 }
 
 impl Session<'_> {
@@ -254,6 +264,11 @@ impl Session<'_> {
             Ok(data) => data,
             Err(error) => return self.answers.give(call, Err(error), true),
         };
+        if self.caches && !has_its_way(&request) && self.answers.may_owe() {
+            let (result, owed) = self.service.call_owing(credentials, request);
+            self.answers.give_owing(call, result, owed);
+            return drop(data);
+        }
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let done = move |result| {
             // A thread that flushes for all sessions does not wait for this one's client.
@@ -291,7 +306,35 @@ impl Session<'_> {
     }
 }
 
+/// Is it answered by another thread than its own, or does its thread go on after the answer?
+fn has_its_way(request: &Request) -> bool {
+    use Request as R;
+    matches!(request, R::Fsync { .. } | R::Wait { .. } | R::SetLock { .. } | R::Read { .. })
+}
+
 impl Answers {
+    /// May one more change be answered before other sessions have taken note of it?
+    fn may_owe(&self) -> bool {
+        self.owing.load(Ordering::SeqCst) < OWING
+    }
+
+    /// Answers a change, and says when other sessions have taken note of it. No thread waits for
+    /// these.
+    fn give_owing(self: &Arc<Self>, call: (u32, u64), result: Result<Reply>, owed: Owed) {
+        if owed.is_settled() {
+            return self.give(call, result, true);
+        }
+        let (slot, number) = call;
+        self.slots.end(slot);
+        self.owing.fetch_add(1, Ordering::SeqCst);
+        self.outbox.send(FromServer::Owing { slot, number, result: result.map(Box::new) });
+        let answers = self.clone();
+        owed.then(Box::new(move || {
+            answers.owing.fetch_sub(1, Ordering::SeqCst);
+            answers.outbox.post(FromServer::Settled { slot, number });
+        }));
+    }
+
     fn give(&self, (slot, number): (u32, u64), result: Result<Reply>, may_wait: bool) {
         self.slots.end(slot);
         let answer = FromServer::Answer { slot, number, result: result.map(Box::new) };
