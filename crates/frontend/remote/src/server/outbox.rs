@@ -60,6 +60,12 @@ impl Outbox {
         None
     }
 
+    /// Sends a connection's first message, also before what waits already. Nothing else is sent
+    /// meanwhile.
+    pub fn begin(&self, message: FromServer) {
+        self.transmit(message);
+    }
+
     fn transmit(&self, message: FromServer) {
         if let Err(error) = self.sender.send(message) {
             tracing::debug!(%error, "a client gets no answer");

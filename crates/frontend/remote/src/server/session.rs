@@ -100,14 +100,14 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
-            outbox.send(FromServer::Refused { reason: error.to_string() });
+            outbox.begin(FromServer::Refused { reason: error.to_string() });
             return sender.close();
         }
     };
     count(&server.counters.opened);
     tracing::debug!(peer, "a session was opened");
     let volume = server.volume.uuid();
-    outbox.send(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
+    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
     let session = Session {
         server,
         sender: &*sender,
