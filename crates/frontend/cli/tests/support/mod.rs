@@ -1,5 +1,7 @@
 //! The `siftfs` command as a script sees it. Needs root, `/dev/fuse` and e2fsprogs.
 
+pub mod served;
+
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::os::fd::OwnedFd;
@@ -147,6 +149,7 @@ impl Setup {
 impl Drop for Setup {
     fn drop(&mut self) {
         while siftfs_fuse::detach(Path::new(self.dir())).is_ok() {}
+        served::forget(self.volume());
     }
 }
 
@@ -264,11 +267,20 @@ fn beside(first: &str, own: &[&str]) -> String {
 /// more.
 pub fn siftfs(args: &[&str]) -> Ran {
     let mut command = Command::new(SIFTFS);
+    let mut all: Vec<String> = args.iter().map(ToString::to_string).collect();
+    if args.first() != Some(&"mount") {
+        served::make_way(args);
+    } else if served::everywhere() {
+        match served::instead(args) {
+            Ok(instead) => all = instead,
+            Err(ran) => return ran,
+        }
+    }
     match (args, std::env::var("SIFTFS_TEST_OPTIONS")) {
         (["mount", rest @ ..], Ok(options)) => {
-            command.args(["mount", "-o", &beside(&options, rest)]).args(rest);
+            command.args(["mount", "-o", &beside(&options, rest)]).args(&all[1..]);
         }
-        _ => drop(command.args(args)),
+        _ => drop(command.args(all)),
     }
     for _ in 0..100 {
         let ran = Ran::from(command.output().unwrap());
@@ -290,6 +302,7 @@ pub fn libraries() -> PathBuf {
 }
 
 pub fn run(program: &str, args: &[&str]) -> Ran {
+    served::make_way(args);
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     Command::new(program).args(args).env("PATH", path).output().unwrap().into()
 }

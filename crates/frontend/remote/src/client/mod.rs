@@ -131,6 +131,14 @@ impl Client {
         self.link.calls.load(Ordering::Relaxed)
     }
 
+    /// Ends the session in order, also while others have this. Later calls are errors.
+    pub fn leave(&self) {
+        self.link.leaving.store(true, Ordering::SeqCst);
+        // One that is gone needs to know nothing.
+        let _ = self.link.sender.send(ToServer::Bye);
+        self.link.sender.close();
+    }
+
     /// Why nothing can be called any more, if it is so.
     pub fn lost(&self) -> Option<Error> {
         self.link.slots.broken()
@@ -232,10 +240,7 @@ impl Link {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.link.leaving.store(true, Ordering::SeqCst);
-        // One that is gone needs to know nothing.
-        let _ = self.link.sender.send(ToServer::Bye);
-        self.link.sender.close();
+        self.leave();
         if let Some(thread) = self.receives.take()
             && thread.thread().id() != std::thread::current().id()
         {

@@ -54,13 +54,16 @@ impl RemoteVolume {
         }
     }
 
-    /// The mount is gone. Its session ends with this process.
+    /// The mount is gone, and its session ends.
     ///
     /// # Errors
     /// The server was lost before.
     pub fn close(&self) -> std::result::Result<(), String> {
         match self.front.get().and_then(|client| client.lost()) {
-            None => Ok(()),
+            None => {
+                self.front.get().iter().for_each(|client| client.leave());
+                Ok(())
+            }
             Some(error) => Err(format!(
                 "it is unmounted; its server was lost before ({error}): what programs had not made durable \
                  may not be there"
