@@ -16,7 +16,7 @@ mod samples;
 #[cfg(test)]
 extern crate self as siftfs_calls;
 
-pub use checks::{check, data_of};
+pub use checks::{check, check_kernels, data_of};
 
 use siftfs_base::{Error, InodeNr};
 use siftfs_codec::{Party, Protocol};

@@ -35,7 +35,7 @@ const MAX_LINE: u64 = 1 << 16;
 const GOING: Duration = Duration::from_secs(60);
 
 /// How long the kernel may take to say that a removed file is not in use, before there is no space.
-const LATE_FORGETS: Duration = Duration::from_millis(250);
+pub const LATE_FORGETS: Duration = Duration::from_millis(250);
 
 /// What the daemon tells the command that started it, one JSON document per line.
 #[derive(Serialize, Deserialize)]

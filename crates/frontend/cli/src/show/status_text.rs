@@ -4,7 +4,7 @@ use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram, Memory, Mount,
-    PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Status, Urgency,
+    PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +16,7 @@ pub fn text(s: &Status) -> String {
         ("mounted on", format!("{}, for {}", s.dir, duration(s.uptime_s))),
         ("daemon", format!("siftfs {}, pid {}", s.version, s.pid)),
     ];
+    lines.extend(s.server.as_ref().map(|server| ("server", served_by(server))));
     if let Some(log) = &s.log {
         lines.insert(1, ("log", log.clone()));
     }
@@ -29,6 +30,11 @@ pub fn text(s: &Status) -> String {
     }
     lines.push(("state", state(s)));
     lines.extend(s.warnings.iter().map(|text| ("warning", text.clone())));
+    if s.server.as_ref().is_some_and(|server| server.lost.is_some()) {
+        // Nothing is known of the volume.
+        lines.push(("requests", reasons(&s.requests, str::to_string)));
+        return aligned(lines);
+    }
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
@@ -70,11 +76,19 @@ pub fn text(s: &Status) -> String {
     }
     lines.push(("foreground", io(&r.storage.sum(|o| o.foreground))));
     lines.push(("background", io(&r.storage.sum(|o| o.background))));
-    let mut out = String::new();
-    for (title, line) in lines {
-        out.push_str(&format!("{title:<13} {line}\n"));
+    aligned(lines)
+}
+
+fn aligned(lines: Vec<(&str, String)>) -> String {
+    lines.into_iter().map(|(title, line)| format!("{title:<13} {line}\n")).collect()
+}
+
+/// Which process serves the volume. What follows of storage is in that one.
+fn served_by(server: &Server) -> String {
+    match &server.lost {
+        None => format!("{}, connected; {} calls", server.peer, count(server.calls)),
+        Some(why) => format!("{} LOST after {} calls: {why}", server.address, count(server.calls)),
     }
-    out
 }
 
 /// Does the volume serve? If not: why, since when, and what to do.

@@ -10,7 +10,9 @@ use super::outbox::Outbox;
 use super::slots::Slots;
 use super::{Server, count};
 use siftfs_base::{Error, Result, errno};
-use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check, data_of};
+use siftfs_calls::{
+    Claim, FileProtocol, FromServer, SLOTS, ToServer, check, check_kernels, data_of,
+};
 use siftfs_proto::{Cache, Credentials, FileService, Owed, Reply, Request};
 use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -73,13 +75,20 @@ impl Drop for Data {
     }
 }
 
+/// A session as it was opened.
+struct Opened {
+    service: Arc<dyn FileService>,
+    /// It is told of what others change, and waits itself until others have been told.
+    caches: bool,
+    /// It speaks for a kernel.
+    kernel: bool,
+}
+
 struct Session<'a> {
     server: &'a Server,
     sender: &'a dyn Sender<FromServer>,
     peer: &'a str,
-    service: Arc<dyn FileService>,
-    /// It is told of what others change, and waits itself until others have been told.
-    caches: bool,
+    opened: Opened,
     answers: Arc<Answers>,
     notices: Arc<Notices>,
     inbox: Mutex<Inbox>,
@@ -96,7 +105,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     let Connection { sender, mut receiver, peer, process } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
-    let (service, caches) = match open(server, &mut receiver, process, &notices) {
+    let opened = match open(server, &mut receiver, process, &notices) {
         Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
@@ -112,8 +121,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         server,
         sender: &*sender,
         peer: &peer,
-        service,
-        caches,
+        opened,
         answers: Arc::new(Answers {
             outbox,
             slots: Slots::default(),
@@ -137,7 +145,7 @@ fn open(
     inbox: &mut Inbox,
     process: Option<Peer>,
     notices: &Arc<Notices>,
-) -> Result<(Arc<dyn FileService>, bool)> {
+) -> Result<Opened> {
     let opening = match inbox.recv(Some(OPENING))? {
         Received::Message(ToServer::Open(opening)) => opening,
         Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
@@ -149,10 +157,10 @@ fn open(
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
-    let caches = opening.caches;
+    let (caches, kernel) = (opening.caches, opening.claim == Claim::Kernel);
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let service = server.volume.open(identity::judge(process, opening.claim)?, cache)?;
-    Ok((service, caches))
+    Ok(Opened { service, caches, kernel })
 }
 
 impl Session<'_> {
@@ -259,13 +267,14 @@ impl Session<'_> {
 
     fn carry_out(&self, call: (u32, u64), credentials: &Credentials, request: Request) {
         count(&self.server.counters.calls);
+        let check = if self.opened.kernel { check_kernels } else { check };
         let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
         let data = match data {
             Ok(data) => data,
             Err(error) => return self.answers.give(call, Err(error), true),
         };
-        if self.caches && !has_its_way(&request) && self.answers.may_owe() {
-            let (result, owed) = self.service.call_owing(credentials, request);
+        if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
+            let (result, owed) = self.opened.service.call_owing(credentials, request);
             self.answers.give_owing(call, result, owed);
             return drop(data);
         }
@@ -276,7 +285,7 @@ impl Session<'_> {
             answers.give(call, result, may_wait);
             drop(data);
         };
-        self.service.submit(credentials, request, Box::new(done));
+        self.opened.service.submit(credentials, request, Box::new(done));
     }
 
     /// The client broke a rule.
@@ -297,7 +306,7 @@ impl Session<'_> {
             return;
         }
         self.notices.end();
-        let ended = self.service.call(&Credentials::default(), Request::EndSession);
+        let ended = self.opened.service.call(&Credentials::default(), Request::EndSession);
         if let Err(error) = ended {
             tracing::debug!(%error, "the end of a session");
         }

@@ -1,5 +1,6 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
+use crate::command::mount::LATE_FORGETS;
 use crate::command::volume::open_options;
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
@@ -89,6 +90,8 @@ fn name_of(volume: &Path) -> String {
 
 fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
     let mut options = open_options(&a.parts);
+    // Clients may be mounts.
+    options.late_forgets = LATE_FORGETS;
     options.service = a.service.clone().map(|address| {
         let connector = Arc::new(Dial { address, options: TransportOptions::default() });
         ServicePlace { connector, fallback: None }
