@@ -113,3 +113,7 @@ impl Outbox {
         self.more.notify_all();
     }
 }
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;
