@@ -5,7 +5,7 @@
 //! something to wait for.
 
 use crate::command::live::check_log_of;
-use crate::control::client::{Daemon, Reached, Silence, is_there, reach};
+use crate::control::client::{Daemon, Reached, Silence, is_served, is_there, reach};
 use crate::control::messages::{Gone, Left, Op};
 use crate::control::waiting::{PATIENCE, Waiting};
 use crate::options::args::Umount;
@@ -202,11 +202,6 @@ fn died(a: &Umount, mount: &MountEntry) -> Failure {
     };
     let what = format!("its daemon had died; the mount is detached, {then}");
     Failure::about(&a.dir, what)
-}
-
-/// Is the volume of the mount another process's?
-fn is_served(mount: &MountEntry) -> bool {
-    matches!(served(&mount.source, &ServedOptions::default()), Ok(Some(_)))
 }
 
 /// Waits until the daemon has closed the volume and is gone; not if the mount was not the last one.
