@@ -37,7 +37,7 @@ pub fn siftfs(args: &[&str]) -> Ran {
 
 impl Served {
     /// A new volume of 64 MiB, and its server.
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         let setup = Setup::empty();
         siftfs(&["mkfs", setup.volume(), "--size", "64M"]).ok();
         let server = Some(Server::start(setup.volume()));

@@ -9,8 +9,9 @@ use crate::control::client::{Daemon, Reached, Silence, is_served, is_there, reac
 use crate::control::messages::{Gone, Left, Op};
 use crate::control::waiting::{PATIENCE, Waiting};
 use crate::options::args::Umount;
+use crate::options::parsed::ServedOptions;
 use crate::options::place::resolve;
-use crate::options::served::{ServedOptions, absolute, served};
+use crate::options::served::{absolute, served};
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output::complain;
 use rustix::fs::{Mode, OFlags};

@@ -3,7 +3,6 @@
 use crate::daemon::logging::{Format, Level};
 use crate::daemon::memory::Place;
 use crate::daemon::metrics_server::Address;
-use crate::options::served::ServedOptions;
 use siftfs_fuse::MountOptions;
 use siftfs_grantor::How;
 use siftfs_placement::{
@@ -44,6 +43,15 @@ pub enum FileLogs {
     Beside,
     /// In this directory.
     In(LogsPlace),
+}
+
+/// A volume that another process serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedOptions {
+    /// Its name or UUID.
+    pub volume: Option<String>,
+    /// The server's port, if it is named as `HOST:/VOLUME`.
+    pub port: Option<u16>,
 }
 
 /// Which process does the background work.

@@ -1,7 +1,7 @@
 //! A volume that another process serves, as `siftfs mount` and fstab name it, and the options that
 //! mean nothing for a mount of it.
 
-use crate::options::parsed::Options;
+use crate::options::parsed::{Options, ServedOptions};
 use crate::options::table;
 use siftfs_fuse::WriteCache;
 use siftfs_placement::Address;
@@ -17,15 +17,6 @@ pub struct Served {
     pub address: Address,
     /// The volume's name or UUID; empty for the one that the server has.
     pub volume: String,
-}
-
-/// What `-o` says of a served volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServedOptions {
-    /// Its name or UUID.
-    pub volume: Option<String>,
-    /// The server's port.
-    pub port: Option<u16>,
 }
 
 /// The served volume that `given` names: `unix:PATH`, `tcp:HOST:PORT` or `HOST:/VOLUME`; `None` for

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Every call is an error at once, those that wait among them; nothing hangs, and it is said.
 #[test]
 fn a_killed_server_is_an_error_at_once() {
-    let mut served = Served::new();
+    let mut served = Served::start();
     let mount = served.mount("m", "");
     std::fs::create_dir(mount.path("d")).unwrap();
     std::fs::write(mount.path("d/kept"), vec![7; 10_000]).unwrap();
@@ -65,7 +65,7 @@ fn a_killed_server_is_an_error_at_once() {
 /// A server that ends in order says so to its clients, and does not wait for them.
 #[test]
 fn a_server_that_ends_tells_its_mounts() {
-    let mut served = Served::new();
+    let mut served = Served::start();
     let mount = served.mount("m", "");
     std::fs::write(mount.path("f"), "x").unwrap();
     assert!(served.server.take().unwrap().end(Signal::TERM).success());
@@ -85,7 +85,7 @@ fn a_server_that_ends_tells_its_mounts() {
 /// others do not wait for it.
 #[test]
 fn a_killed_mount_keeps_nothing() {
-    let served = Served::new();
+    let served = Served::start();
     let (one, other) = (served.mount("one", ""), served.mount("other", ""));
     let a = std::fs::File::create(one.path("f")).unwrap();
     a.write_all_at(b"written", 0).unwrap();

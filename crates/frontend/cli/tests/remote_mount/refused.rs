@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn what_belongs_to_the_volume_is_refused() {
-    let served = Served::new();
+    let served = Served::start();
     let (address, dir) = (served.address(), served.setup.dir());
     for (option, why) in [
         ("cache=64M", "cache: this belongs to the volume"),
@@ -37,7 +37,7 @@ fn what_belongs_to_the_volume_is_refused() {
 
 #[test]
 fn an_address_without_a_server_is_said() {
-    let served = Served::new();
+    let served = Served::start();
     let dir = served.setup.dir();
     for (address, code, why) in [
         ("unix:/nowhere/x.sock", 1, "/nowhere/x.sock"),
@@ -77,7 +77,7 @@ fn a_kernel_is_not_believed_over_tcp() {
 /// A volume has one process, and a path that looks like an address is told apart.
 #[test]
 fn a_served_volume_is_not_mounted_by_its_path() {
-    let served = Served::new();
+    let served = Served::start();
     let (volume, dir) = (served.setup.volume(), served.setup.dir());
     siftfs(&["mount", volume, dir]).fails(1, &["in use"]);
     let second = Server::try_start(volume).err().expect("it is served");

@@ -9,7 +9,7 @@ use std::path::Path;
 /// What programs do with files works, lasts beyond the mount, and is plain ext4 in the end.
 #[test]
 fn files_are_as_on_any_mount() {
-    let served = Served::new();
+    let served = Served::start();
     let mount = served.mount("m", "");
     let (f, g) = (mount.path("f"), mount.path("d/g"));
     std::fs::write(&f, vec![7; 1_000_000]).unwrap();
@@ -48,7 +48,7 @@ fn files_are_as_on_any_mount() {
 /// to unmount work.
 #[test]
 fn commands_reach_the_server() {
-    let served = Served::new();
+    let served = Served::start();
     let mount = served.mount("m", "");
     std::fs::write(mount.path("f"), vec![1; 100_000]).unwrap();
     siftfs(&["sync", mount.dir()]).ok();
@@ -73,10 +73,10 @@ fn commands_reach_the_server() {
     served.end();
 }
 
-/// mount(8) finds its helper, if it is where mount(8) looks for one, and fstab's words mean nothing.
+/// What mount(8) says to its helper is understood, and fstab's own words mean nothing.
 #[test]
 fn the_helper_takes_an_address() {
-    let served = Served::new();
+    let served = Served::start();
     let helper = served.setup.tmp.path().join("mount.siftfs");
     std::os::unix::fs::symlink(crate::SIFTFS, &helper).unwrap();
     let dir = served.setup.dir();

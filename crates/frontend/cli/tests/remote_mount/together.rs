@@ -42,7 +42,7 @@ fn see_each_other(one: &Mount, other: &Mount) {
 
 #[test]
 fn two_mounts_see_each_other() {
-    let served = Served::new();
+    let served = Served::start();
     let (one, other) = (served.mount("one", ""), served.mount("other", "ro"));
     other.umount();
     let third = served.mount("third", "");
@@ -55,7 +55,7 @@ fn two_mounts_see_each_other() {
 /// A mount that was alone may keep what it knows for a day. When a program joins, it does not.
 #[test]
 fn a_mount_beside_a_program() {
-    let served = Served::new();
+    let served = Served::start();
     let mount = served.mount("m", "");
     std::fs::write(mount.path("f"), "old").unwrap();
     assert_eq!(std::fs::read(mount.path("f")).unwrap(), b"old");
@@ -77,7 +77,7 @@ fn a_mount_beside_a_program() {
 
 #[test]
 fn locks_hold_across_mounts() {
-    let served = Served::new();
+    let served = Served::start();
     let (one, other) = (served.mount("one", ""), served.mount("other", ""));
     let (a, b) = (open(&one.path("f")), open(&other.path("f")));
     rustix::fs::flock(&a, FlockOperation::LockExclusive).unwrap();
@@ -98,14 +98,14 @@ fn locks_hold_across_mounts() {
 /// Waits for locks take slots of the session, and leave some for what they wait for.
 #[test]
 fn many_waits_for_locks_leave_room_for_the_rest() {
-    let served = Served::new();
+    let served = Served::start();
     let mount = served.mount("m", "");
     let path = mount.path("f");
     let held = open(&path);
     rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
     let wait = || {
         let path = path.clone();
-        std::thread::spawn(move || rustix::fs::flock(&open(&path), FlockOperation::LockExclusive))
+        std::thread::spawn(move || rustix::fs::flock(open(&path), FlockOperation::LockExclusive))
     };
     let waits: Vec<_> = (0..80).map(|_| wait()).collect();
     std::thread::sleep(Duration::from_secs(1));
@@ -140,7 +140,7 @@ fn store(file: &File, byte: u8, sync: bool) {
 /// told is not the one that the call's answer comes to (rule R51).
 #[test]
 fn a_dirty_page_is_written_while_the_change_waits_for_it() {
-    let served = Served::new();
+    let served = Served::start();
     let (one, other) = (served.mount("one", ""), served.mount("other", ""));
     let volume = Volume::connect(served.address()).unwrap();
     let (a, b) = (open(&one.path("f")), open(&other.path("f")));
@@ -153,7 +153,7 @@ fn a_dirty_page_is_written_while_the_change_waits_for_it() {
             0 => b.set_len(4096 + u64::from(round)).unwrap(),
             1 => b.write_all_at(&[round], 100).unwrap(),
             _ => {
-                let _written = program.write_at(200, &[round]).unwrap();
+                program.write_at(200, &[round]).unwrap();
             }
         }
         let took = begun.elapsed();
@@ -175,7 +175,7 @@ fn a_dirty_page_is_written_while_the_change_waits_for_it() {
 #[test]
 fn nobody_waits_for_ever_in_a_circle() {
     const FILES: usize = 3;
-    let served = Served::new();
+    let served = Served::start();
     let mounts = [served.mount("one", ""), served.mount("other", "")];
     let volume = Volume::connect(served.address()).unwrap();
     for i in 0..FILES {
@@ -216,7 +216,7 @@ fn nobody_waits_for_ever_in_a_circle() {
                     return;
                 }
                 timed(&mut || {
-                    let _written = files[turn % FILES].write_at(50, &[3; 4096]).unwrap();
+                    files[turn % FILES].write_at(50, &[3; 4096]).unwrap();
                 });
             }
         });

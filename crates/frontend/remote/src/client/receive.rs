@@ -7,8 +7,7 @@ use siftfs_proto::{Notice, Owed};
 use siftfs_transport::{Received, Receiver};
 use std::sync::atomic::Ordering;
 
-/// Notices that a server may have open: as many as all its other sessions can have calls and
-/// changes for which they wait.
+/// Notices that a server may have open. All its other sessions together do not wait for more.
 const MOST_NOTICES: usize = 1 << 18;
 
 impl Link {
