@@ -39,7 +39,7 @@ pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, S
         && !host.is_empty()
         && !host.contains('/')
     {
-        if volume.is_empty() || volume.contains('/') {
+        if volume.is_empty() || volume.contains('/') || volume.len() > 255 {
             return Err(format!(
                 "{text}: a served volume is named as HOST:/VOLUME, without directories; a \
                                 directory of it is mounted by subdir=PATH"

@@ -35,8 +35,8 @@ pub fn text(s: &Status) -> String {
         lines.push(("requests", reasons(&s.requests, str::to_string)));
         return aligned(lines);
     }
-    lines.push(("service", service(r)));
-    lines.push(("processor", processor(r)));
+    lines.push(("service", service(s)));
+    lines.push(("processor", processor(s)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
     lines.push(("", request_loop(&s.request_loop)));
     for device in &r.devices {
@@ -164,10 +164,11 @@ fn request_loop(l: &RequestLoop) -> String {
 }
 
 /// Which process does the background work, or which one is waited for.
-fn service(r: &RuntimeStatus) -> String {
-    let Some(l) = &r.link.remote else { return "in this process".into() };
+fn service(s: &Status) -> String {
+    let whose = if s.server.is_some() { "in the server's process" } else { "in this process" };
+    let Some(l) = &s.runtime.link.remote else { return whose.into() };
     let mut line = match (l.connected, l.fallback) {
-        (true, true) => format!("in this process, in place of the one at {}", l.address),
+        (true, true) => format!("{whose}, in place of the one at {}", l.address),
         (true, false) => format!("{}, {} messages", l.peer, count(l.messages)),
         (false, _) => {
             let since = l.away_s.map_or_else(String::new, |s| format!(" for {}", duration(s)));
@@ -196,9 +197,11 @@ fn service(r: &RuntimeStatus) -> String {
 }
 
 /// Processor time of the two sides.
-fn processor(r: &RuntimeStatus) -> String {
+fn processor(s: &Status) -> String {
+    let r = &s.runtime;
     let spent = |us: u64| latency(us as f64 * 1e3);
-    let mount = format!("{} here", spent(r.link.host_cpu_us));
+    let whose = if s.server.is_some() { "at the server" } else { "here" };
+    let mount = format!("{} {whose}", spent(r.link.host_cpu_us));
     // In this process's own place its time is in the first figure.
     let elsewhere = r.link.remote.as_ref().is_some_and(|l| !l.fallback);
     match &r.service.device {

@@ -175,8 +175,8 @@ impl FileService for Client {
     fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
         let link = &*self.link;
         let entry = match waits_for_others(&req) {
-            true => link.slots.enter_long(),
-            false => link.slots.enter(data_of(&req)),
+            Some(beyond) => link.slots.enter_long(beyond),
+            None => link.slots.enter(data_of(&req)),
         };
         let call = match entry.begin(Then::Wake) {
             Ok(call) => call,
@@ -198,25 +198,23 @@ impl FileService for Client {
     /// What waits for another program has no thread meanwhile. Everything else is answered on the
     /// caller's, which costs no hand-over.
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
-        if !waits_for_others(&req) {
-            return done(self.call(cred, req));
-        }
+        let Some(beyond) = waits_for_others(&req) else { return done(self.call(cred, req)) };
         // The thread that receives does not wait for what follows an answer (rule R51).
         let aside = self.link.answers.clone();
         let then: Completion = Box::new(move |result| aside.give(move || done(result)));
-        match self.link.slots.enter_long().begin_then(then) {
+        match self.link.slots.enter_long(beyond).begin_then(then) {
             Ok(call) => self.link.transmit(call, cred, req),
             Err((error, then)) => then(Err(error)),
         }
     }
 }
 
-/// Is it answered when another program has done something?
-fn waits_for_others(request: &Request) -> bool {
+/// Is it answered when another program has done something? Then what it is where too many such wait.
+fn waits_for_others(request: &Request) -> Option<i32> {
     match request {
-        Request::SetLock { ask, .. } => ask.wait.is_some(),
-        Request::Wait { .. } => true,
-        _ => false,
+        Request::SetLock { ask, .. } => ask.wait.is_some().then_some(libc::ENOLCK),
+        Request::Wait { .. } => Some(libc::EAGAIN),
+        _ => None,
     }
 }
 

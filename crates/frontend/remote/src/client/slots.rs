@@ -30,8 +30,8 @@ struct Slot {
 pub(super) enum Length {
     /// As long as the server needs.
     Short,
-    /// Until another program does something.
-    Long,
+    /// Until another program does something. One more is this errno.
+    Long(i32),
 }
 
 /// Of a session's slots, those of eight that calls may have together which wait for other programs.
@@ -89,9 +89,9 @@ impl Slots {
         Entry { slots: self, bytes: bytes.min(self.most), length: Length::Short }
     }
 
-    /// A call that waits for another program wants a slot.
-    pub fn enter_long(&self) -> Entry<'_> {
-        Entry { slots: self, bytes: 0, length: Length::Long }
+    /// A call that waits for another program wants a slot. Where too many do, it is this errno.
+    pub fn enter_long(&self, beyond: i32) -> Entry<'_> {
+        Entry { slots: self, bytes: 0, length: Length::Long(beyond) }
     }
 
     /// The answer of a call. False if no such call is under way.
@@ -172,8 +172,7 @@ impl Entry<'_> {
     /// Waits for a slot, and begins a call in it.
     ///
     /// # Errors
-    /// Nothing can be called any more; `ENOLCK` for one more call that waits for another program,
-    /// where too many do.
+    /// Nothing can be called any more, or too many calls wait for other programs.
     pub fn begin(&self, then: Then) -> Result<(u32, u64)> {
         self.begin_or(then).map_err(|(error, _)| error)
     }
@@ -197,9 +196,12 @@ impl Entry<'_> {
             if let Some(error) = &state.broken {
                 return Err((error.clone(), then));
             }
-            let long = self.length == Length::Long;
-            if long && state.long >= state.slots.len() * LONG_EIGHTHS / 8 {
-                return Err((errno(libc::ENOLCK), then));
+            let mut long = false;
+            if let Length::Long(beyond) = self.length {
+                if state.long >= state.slots.len() * LONG_EIGHTHS / 8 {
+                    return Err((errno(beyond), then));
+                }
+                long = true;
             }
             let fits = state.bytes + self.bytes <= slots.most || state.bytes == 0;
             match state.free.pop() {

@@ -82,10 +82,7 @@ pub const OPTIONS: &[MountOption] = &[
         "the server's",
         "of a volume that another process serves: its name or UUID, which the server has to \
          confirm; HOST:/VOLUME says it, too",
-        |o, v| {
-            o.served.volume = Some(v.value.into());
-            Ok(())
-        },
+        |o, v| v.volume().map(|name| o.served.volume = Some(name)),
     ),
     value("port=PORT", "7400", "the port of a server that is named as HOST:/VOLUME", |o, v| {
         let port = v.number(1, u64::from(u16::MAX))?;
