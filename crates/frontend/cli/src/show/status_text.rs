@@ -181,7 +181,7 @@ fn service(s: &Status) -> String {
             format!("WAITING{since} for the device process at {}: {why}{then}", l.address)
         }
     };
-    let device = r.service.device.as_ref().map_or(0, |d| d.refusals);
+    let device = s.runtime.service.device.as_ref().map_or(0, |d| d.refusals);
     for (n, what) in [
         (l.losses, "lost"),
         (l.takeovers, "taken over here"),
