@@ -2,14 +2,16 @@
 //! which receives waits for nobody (rule R51).
 
 use siftfs_base::{InodeNr, Result, SystemClock};
+use siftfs_calls::{FromServer, ToServer, Told};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::{
     Cache, Credentials, FileService, LockAsk, LockKind, LockPlace, LockRange, LockWait, Notice,
     ROOT_INO, Reply, Request, Target, WaitUntil, compound::Access,
 };
-use siftfs_remote::{Claim, Client};
+use siftfs_remote::{Address, Claim, Client, Listener, transport};
 use siftfs_served::{Setup, Way};
+use siftfs_transport::{Connection, Received};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -211,4 +213,43 @@ fn what_is_lost_is_said() {
         }
     }
     volume.close().unwrap();
+}
+
+/// What a server says that makes no sense ends the connection, and nothing else.
+#[test]
+fn a_server_that_breaks_a_rule_is_left() {
+    let settled = FromServer::Settled { slot: 1, number: 2 };
+    let owing = FromServer::Owing { slot: 1, number: 2, result: Ok(Box::new(Reply::Done)) };
+    let again = FromServer::Opened { volume: [0; 16], slots: 1, bytes: 1 };
+    let notice = FromServer::Notice { notice: 0, all: false, told: Told::default() };
+    for (caches, message, why) in [
+        (true, settled.clone(), "settles a call that owes nothing"),
+        (false, settled, "settles a call that owes nothing"),
+        (true, owing.clone(), "not under way"),
+        (false, owing, "does not cache"),
+        (false, notice, "does not cache"),
+        (true, again, "second session"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let address = Address::Unix(dir.path().join("s"));
+        let listener = Listener::bind(&address, &transport()).unwrap();
+        let serves = std::thread::spawn(move || {
+            let end = listener.accept(Some(LIMIT)).unwrap().expect("a client");
+            let Connection { sender, mut receiver, .. } = end;
+            assert!(matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(ToServer::Open(_)))));
+            sender.send(FromServer::Opened { volume: [1; 16], slots: 4, bytes: 1 << 20 }).unwrap();
+            sender.send(message).unwrap();
+            // Until the client has gone.
+            while matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(_))) {}
+        });
+        let cache = caches.then(|| Arc::new(Cached::default()) as Arc<dyn Cache>);
+        let client = Client::connect(&address, &transport(), "", Claim::Kernel, cache).unwrap();
+        let client = Arc::new(client);
+        let asked = client.clone();
+        let error = in_time(move || ask(&asked, Request::StatFs)).unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+        assert_eq!(client.lost(), Some(error));
+        drop(client);
+        serves.join().unwrap();
+    }
 }
