@@ -205,7 +205,7 @@ impl<'p> Bench<'p> {
         let place = |address: &str| {
             let address: Address =
                 address.parse().map_err(|e| Failed(format!("{address}: {e}")))?;
-            let dial = Dial { address, options: TransportOptions::default() };
+            let dial = Dial { address, options: TransportOptions::default(), secured: None };
             Ok(ServicePlace { connector: Arc::new(dial), fallback: None })
         };
         let options = OpenOptions {

@@ -220,7 +220,7 @@ impl Town {
             };
             let clock: Arc<dyn Clock> = self.clock.clone();
             let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
-            let options = ServerOptions { patience, replay, clock };
+            let options = ServerOptions { patience, replay, clock, names: Vec::new() };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,
@@ -249,6 +249,7 @@ impl Connector for Road {
             receiver: Box::new(Tap { process: process.clone(), inner: device.receiver }),
             peer: device.peer,
             process: None,
+            key: None,
         };
         let thread = std::thread::spawn(move || process.server.session(end));
         lock(&self.0.threads).push(thread);

@@ -14,6 +14,7 @@
 pub mod asynchronous;
 pub mod calls;
 pub mod damage;
+mod keys;
 pub mod ledger;
 pub mod plan;
 mod posix;

@@ -1,5 +1,6 @@
 //! A volume with its host and its device process, and the commands that start and end them.
 
+use crate::keys::Keys;
 use crate::plan::{Geometry, Mount, Placement};
 use crate::process::{LOOK, Process, Watch};
 use crate::summary::Summary;
@@ -43,6 +44,7 @@ pub struct Stage<'a> {
     rings: Option<Offer>,
     device: Option<Process>,
     tcp: Option<String>,
+    keys: Keys,
     started: u64,
 }
 
@@ -64,6 +66,7 @@ impl<'a> Stage<'a> {
             rings: None,
             device: None,
             tcp: None,
+            keys: Keys::at(place),
             started: 0,
         })
     }
@@ -143,6 +146,7 @@ impl<'a> Stage<'a> {
         }
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let address = format!("tcp:{}", free.map_err(failed("a port on loopback"))?);
+        self.keys.make()?;
         Ok(self.tcp.insert(address).clone())
     }
 
@@ -152,6 +156,9 @@ impl<'a> Stage<'a> {
         let mut command = Command::new(&self.siftfs);
         command.arg("device").arg(self.volume()).args(["--listen", &address, "--json"]);
         command.args(&mount.device).stdout(Stdio::piped());
+        if mount.placement == Placement::Tcp {
+            command.args(self.keys.of_the_device());
+        }
         self.with_log(&mut command);
         let mut device = Process::start("the device process", &mut command, &log, &self.watch)?;
         let mut line = String::new();
@@ -226,6 +233,9 @@ impl<'a> Stage<'a> {
         command.args(["-o", &self.offered(mount)?]).stdout(Stdio::null());
         if mount.has_device() {
             command.args(["--service", &self.address(mount.placement)?]);
+        }
+        if mount.placement == Placement::Tcp {
+            command.args(["-o", &self.keys.of_the_mount()?]);
         }
         if let Some(seconds) = mount.fallback {
             command.arg(format!("--service-fallback={seconds}"));

@@ -2,8 +2,12 @@
 //! processes.
 
 use siftfs_base::Result;
+use siftfs_keys::KeyPair;
 use siftfs_placement::LocalVolume;
-use siftfs_remote::{Address, Claim, Client, Listener, Server, TransportOptions, transport};
+use siftfs_remote::{
+    Address, Claim, Client, Listener, Secured, Server, ServerTls, TransportOptions, Trust,
+    transport,
+};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -17,11 +21,15 @@ pub enum Way {
     Shared,
     /// TCP.
     Tcp,
+    /// TCP with keys.
+    Secret,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 3] = [Way::Unix, Way::Shared, Way::Tcp];
+    pub const ALL: [Way; 4] = [Way::Unix, Way::Shared, Way::Tcp, Way::Secret];
+    /// Those over which a client of these tests may claim to be the owner.
+    pub const TRUSTED: [Way; 3] = [Way::Unix, Way::Shared, Way::Secret];
 
     /// Options of a transport by which it is this way that is taken.
     pub fn options(self) -> TransportOptions {
@@ -39,6 +47,8 @@ pub struct Setup {
     pub address: Address,
     /// How clients are to connect.
     pub options: TransportOptions,
+    /// The keys of both ends, over [`Way::Secret`].
+    pub secured: Option<Secured>,
     serves: Option<JoinHandle<()>>,
     _dir: TempDir,
 }
@@ -49,17 +59,32 @@ impl Setup {
     /// # Panics
     /// If it cannot listen.
     pub fn new(volume: &LocalVolume, way: Way) -> Self {
+        Self::admitting(volume, way, "role=admin squash=none")
+    }
+
+    /// The same; over [`Way::Secret`] these are the options of the client's line.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    pub fn admitting(volume: &LocalVolume, way: Way, line: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let address = match way {
-            Way::Tcp => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
+            Way::Tcp | Way::Secret => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
             _ => Address::Unix(dir.path().join("volume.sock")),
         };
         let options = way.options();
-        let listener = Listener::bind(&address, &options).expect("an address of its own");
+        let mut listener = Listener::bind(&address, &options).expect("an address of its own");
+        let mut secured = None;
+        if way == Way::Secret {
+            let (tls, trust) = keys(&dir, line);
+            listener = listener.admitting(tls);
+            let client = trust.secure(&listener.address(), &options, None);
+            secured = client.expect("keys that were just made");
+        }
         let (server, address) = (Server::new(volume.served("volume")), listener.address());
         let theirs = server.clone();
         let serves = Some(std::thread::spawn(move || theirs.serve(&listener)));
-        Self { server, address, options, serves, _dir: dir }
+        Self { server, address, options, secured, serves, _dir: dir }
     }
 
     /// A session of it.
@@ -67,8 +92,26 @@ impl Setup {
     /// # Errors
     /// As [`Client::connect`].
     pub fn client(&self, claim: Claim) -> Result<Client> {
-        Client::connect(&self.address, &self.options, "", claim, None)
+        let reached = (&self.options, self.secured.as_ref());
+        Client::connect(&self.address, reached, "", claim, None)
     }
+}
+
+/// A server's keys, and a client's who is admitted by a line of these options.
+fn keys(dir: &TempDir, line: &str) -> (Arc<ServerTls>, Trust) {
+    let pair = |name| KeyPair::generate(name).expect("a key");
+    let (server, client) = (pair("server"), pair("client"));
+    let (key, authorized) = (dir.path().join("key"), dir.path().join("authorized"));
+    client.save(&key).expect("a file of its own");
+    let written = std::fs::write(&authorized, format!("{line} {}\n", client.line()));
+    written.expect("a file of its own");
+    let trust = Trust {
+        key: Some(key),
+        known_servers: Some(dir.path().join("known_servers")),
+        fingerprint: Some(server.public().fingerprint()),
+        insecure: false,
+    };
+    (ServerTls::new(&server, &authorized).expect("a file of one line"), trust)
 }
 
 impl Drop for Setup {

@@ -58,9 +58,9 @@ fn volume() -> LocalVolume {
 }
 
 fn caching(setup: &Setup, cache: &Arc<Cached>) -> Arc<Client> {
-    let (address, options) = (&setup.address, &setup.options);
+    let reached = (&setup.options, setup.secured.as_ref());
     let cache = Some(cache.clone() as Arc<dyn Cache>);
-    Arc::new(Client::connect(address, options, "", Claim::Kernel, cache).unwrap())
+    Arc::new(Client::connect(&setup.address, reached, "", Claim::Kernel, cache).unwrap())
 }
 
 /// A session whose notices come here.
@@ -243,7 +243,8 @@ fn a_server_that_breaks_a_rule_is_left() {
             while matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(_))) {}
         });
         let cache = caches.then(|| Arc::new(Cached::default()) as Arc<dyn Cache>);
-        let client = Client::connect(&address, &transport(), "", Claim::Kernel, cache).unwrap();
+        let client =
+            Client::connect(&address, (&transport(), None), "", Claim::Kernel, cache).unwrap();
         let client = Arc::new(client);
         let asked = client.clone();
         let error = in_time(move || ask(&asked, Request::StatFs)).unwrap_err();

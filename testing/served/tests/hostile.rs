@@ -13,7 +13,7 @@ use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::{Credentials, FileService, Request, Rights};
 use siftfs_served::{Setup, Way};
-use siftfs_transport::{CallerEnd, Received, connect};
+use siftfs_transport::{CallerEnd, Received, reach};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn volume() -> LocalVolume {
 }
 
 fn raw(setup: &Setup) -> CallerEnd<FileProtocol> {
-    connect::<FileProtocol>(&setup.address, &setup.options).unwrap()
+    reach::<FileProtocol>(&setup.address, &setup.options, setup.secured.as_ref()).unwrap()
 }
 
 fn opening(claim: Claim) -> ToServer {
@@ -76,7 +76,7 @@ fn others_go_on(setup: &Setup) {
 #[test]
 fn a_client_that_breaks_a_rule_loses_its_session() {
     let local = volume();
-    for way in [Way::Unix, Way::Shared] {
+    for way in Way::TRUSTED {
         let setup = Setup::new(&local, way);
         let broken: [(&[ToServer], &str); 5] = [
             (&[opening(Claim::Owner)], "it opens a second session"),
@@ -131,7 +131,7 @@ fn a_connection_without_a_session_is_refused() {
 #[test]
 fn a_client_that_goes_is_forgotten() {
     let local = volume();
-    for way in [Way::Unix, Way::Shared] {
+    for way in Way::TRUSTED {
         let setup = Setup::new(&local, way);
         for _ in 0..20 {
             let end = opened(&setup, Claim::Owner);
@@ -151,7 +151,7 @@ fn a_client_that_goes_is_forgotten() {
 #[test]
 fn a_client_that_takes_no_answers_is_cut_off() {
     let local = volume();
-    for way in [Way::Unix, Way::Shared] {
+    for way in Way::TRUSTED {
         let setup = Setup::new(&local, way);
         let end = opened(&setup, Claim::Owner);
         let create = Request::Create {

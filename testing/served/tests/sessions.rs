@@ -31,7 +31,13 @@ fn opened(device: &Arc<MemDevice>) -> LocalVolume {
 }
 
 fn connected(setup: &Setup) -> Volume {
-    Volume::connect_with(&setup.address, &setup.options, "volume", Claim::Owner).unwrap()
+    Volume::connect_with(
+        &setup.address,
+        (&setup.options, setup.secured.as_ref()),
+        "volume",
+        Claim::Owner,
+    )
+    .unwrap()
 }
 
 fn user(uid: u32) -> Claim {
@@ -50,7 +56,7 @@ fn errno_of<T>(result: siftfs_base::Result<T>) -> Option<i32> {
 /// it reads is what it wrote.
 #[test]
 fn what_a_client_synced_survives_the_server() {
-    for way in [Way::Unix, Way::Shared] {
+    for way in Way::TRUSTED {
         let device = device();
         let local = opened(&device);
         let setup = Setup::new(&local, way);
@@ -118,7 +124,7 @@ fn all_of_an_embedded_volume_is_to_be_had() {
 fn threads_share_a_session() {
     let device = device();
     let local = opened(&device);
-    for way in [Way::Unix, Way::Shared] {
+    for way in Way::TRUSTED {
         let setup = Setup::new(&local, way);
         let volume = &connected(&setup);
         std::thread::scope(|scope| {
@@ -142,7 +148,7 @@ fn threads_share_a_session() {
 fn a_clients_end_is_its_sessions() {
     let device = device();
     let local = opened(&device);
-    for way in [Way::Unix, Way::Shared] {
+    for way in Way::TRUSTED {
         let setup = Setup::new(&local, way);
         let (first, second) = (setup.client(user(0)).unwrap(), setup.client(user(0)).unwrap());
         let create =
@@ -243,7 +249,8 @@ fn a_servers_end_is_told() {
         let ended = ask(&client, Request::StatFs).unwrap_err();
         assert!(matches!(ended, Error::Link(_)), "{ended}");
         assert_eq!(errno_of(ask(&client, Request::StatFs)), Some(libc::EIO));
-        let gone = siftfs_remote::Client::connect(&address, &way.options(), "", user(7), None);
+        let gone =
+            siftfs_remote::Client::connect(&address, (&way.options(), None), "", user(7), None);
         let gone = gone.unwrap_err().to_string();
         assert!(gone.contains("nobody listens there"), "{gone}");
     }
@@ -257,7 +264,8 @@ fn another_volume_is_refused() {
     let local = opened(&device);
     let setup = Setup::new(&local, Way::Unix);
     for (name, known) in [("", true), ("volume", true), ("other", false)] {
-        let volume = Volume::connect_with(&setup.address, &setup.options, name, Claim::Owner);
+        let volume =
+            Volume::connect_with(&setup.address, (&setup.options, None), name, Claim::Owner);
         assert_eq!(volume.is_ok(), known, "{name}");
         let error = volume.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(known || error.contains("no volume is called \"other\" here"), "{error}");

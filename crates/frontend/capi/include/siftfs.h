@@ -226,6 +226,17 @@ int siftfs_compound_run_in(siftfs_compound *compound, siftfs_volume *volume,
  * damaged. */
 siftfs_volume *siftfs_volume_open(const char *path);
 
+/* Opens a session of a volume that `siftfs serve` serves at an address: "unix:PATH", or
+ * "tcp:HOST:PORT" with the keys of this machine (siftfs(8), KEYS). The name, or NULL for the volume
+ * that is served there, is its file's or its UUID. What follows is as on a volume of this process;
+ * siftfs_volume_close ends the session. NULL: ECONNREFUSED no server listens there, or it does not
+ * admit this process; siftfs_volume_message says which. If the server ends, every call is EIO. */
+siftfs_volume *siftfs_volume_connect(const char *address, const char *name);
+
+/* Why this thread's last siftfs_volume_open or siftfs_volume_connect failed, in words for people.
+ * It stays until the thread's next one fails. */
+const char *siftfs_volume_message(void);
+
 /* Brings everything into the ext4 area and closes. The volume is gone whatever the result is; -1 if
  * it is not plain ext4 now: the next open recovers what was durable. */
 int siftfs_volume_close(siftfs_volume *volume);

@@ -6,7 +6,8 @@ use crate::convert::{
 use crate::mount::level;
 use siftfs::{File, Volume};
 use siftfs_client::Level;
-use std::ffi::{c_char, c_int, c_void};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int, c_void};
 
 /// `siftfs_volume_open`.
 #[unsafe(no_mangle)]
@@ -14,7 +15,48 @@ pub unsafe extern "C" fn siftfs_volume_open(name: *const c_char) -> *mut Volume 
     // SAFETY: the header asks for a string that ends with NUL.
     let path = unsafe { path(name) };
     let there = path.and_then(|path| std::fs::metadata(path).map(|_| path));
-    given(there.and_then(|path| Volume::open(path).map_err(io_error)))
+    given(there.and_then(|path| Volume::open(path).map_err(told)))
+}
+
+/// `siftfs_volume_connect`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_volume_connect(
+    address: *const c_char,
+    name: *const c_char,
+) -> *mut Volume {
+    let connect = || {
+        // SAFETY: the header asks for strings that end with NUL, or a null pointer for the name.
+        let (address, name) = unsafe {
+            let name = if name.is_null() { Ok("") } else { text(name) };
+            (text(address)?, name?)
+        };
+        Volume::connect_to(address, name).map_err(|error| match error {
+            siftfs::Error::Refused(_) => {
+                told(error);
+                refuse(libc::ECONNREFUSED)
+            }
+            other => told(other),
+        })
+    };
+    given(connect())
+}
+
+thread_local! {
+    /// Why the thread's last volume could not be had.
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps an error's words for [`siftfs_volume_message`].
+fn told(error: siftfs::Error) -> std::io::Error {
+    let words = error.to_string().replace('\0', " ");
+    MESSAGE.set(CString::new(words).unwrap_or_default());
+    io_error(error)
+}
+
+/// `siftfs_volume_message`.
+#[unsafe(no_mangle)]
+pub extern "C" fn siftfs_volume_message() -> *const c_char {
+    MESSAGE.with_borrow(|message| message.as_ptr())
 }
 
 /// `siftfs_volume_close`.

@@ -444,9 +444,23 @@ static void open_read_and_write_close(siftfs_volume *volume) {
     CHECK(siftfs_unlink(volume, "/names/both") == 0);
 }
 
-static void in_the_process(const char *path) {
+static siftfs_volume *connected(const char *address) {
+    CHECK(siftfs_volume_connect("nowhere", NULL) == NULL && errno == ECONNREFUSED);
+    CHECK(strstr(siftfs_volume_message(), "neither a unix socket nor a TCP address") != NULL);
+    CHECK(siftfs_volume_connect(NULL, NULL) == NULL && errno == EINVAL);
+    CHECK(siftfs_volume_connect(address, "another") == NULL && errno == ECONNREFUSED);
+    CHECK(strstr(siftfs_volume_message(), "no volume is called") != NULL);
+    siftfs_volume *volume = siftfs_volume_connect(address, "volume");
+    CHECK(siftfs_volume_close(volume) == 0);
+    return siftfs_volume_connect(address, NULL);
+}
+
+static siftfs_volume *opened(const char *path) {
     CHECK(siftfs_volume_open("/absent/volume") == NULL && errno == ENOENT);
-    siftfs_volume *volume = siftfs_volume_open(path);
+    return siftfs_volume_open(path);
+}
+
+static void in_the_process(siftfs_volume *volume) {
     CHECK(volume != NULL);
     CHECK(siftfs_open(volume, "/absent", O_RDWR, 0) == NULL && errno == ENOENT);
     CHECK(siftfs_open(volume, "/f", O_RDWR | O_APPEND, 0) == NULL && errno == EINVAL);
@@ -479,8 +493,10 @@ int main(int count, char **words) {
     CHECK(count == 3);
     if (strcmp(words[1], "mount") == 0) {
         on_a_mount(words[2]);
+    } else if (strcmp(words[1], "served") == 0) {
+        in_the_process(connected(words[2]));
     } else {
-        in_the_process(words[2]);
+        in_the_process(opened(words[2]));
     }
     return 0;
 }

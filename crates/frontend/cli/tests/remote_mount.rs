@@ -12,7 +12,7 @@ mod shell;
 #[path = "remote_mount/together.rs"]
 mod together;
 
-use crate::support::served::Server;
+use crate::support::serving::Server;
 use crate::support::{Ran, SIFTFS, Setup, patient};
 use rustix::process::Signal;
 use serde_json::Value;

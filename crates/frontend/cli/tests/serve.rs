@@ -3,59 +3,11 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use siftfs::Volume;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use support::{SIFTFS, Setup, run, siftfs};
-
-/// A server; killed when dropped.
-struct Served {
-    child: Child,
-    said: BufReader<ChildStdout>,
-    address: String,
-}
-
-fn address(setup: &Setup) -> String {
-    format!("unix:{}", setup.tmp.path().join("volume.sock").display())
-}
-
-impl Served {
-    fn start(setup: &Setup) -> Self {
-        let listen = address(setup);
-        let mut child = Command::new(SIFTFS)
-            .args(["serve", setup.volume(), "--listen", &listen, "--json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        let value: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
-        assert_eq!(value["listening"], listen.as_str());
-        assert_eq!(value["pid"], child.id());
-        Self { child, said, address: listen }
-    }
-
-    fn end(mut self, signal: Signal) -> ExitStatus {
-        let pid = Pid::from_raw(self.child.id() as i32).unwrap();
-        kill_process(pid, signal).unwrap();
-        let status = self.child.wait().unwrap();
-        let mut rest = String::new();
-        self.said.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "");
-        status
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use rustix::process::Signal;
+use siftfs::{Address, Claim, Rights, Trust, Volume};
+use support::keys::Keys;
+use support::served::{Served, address};
+use support::{Setup, run, siftfs};
 
 /// A program's files survive a killed server, and the volume is plain ext4 after an orderly end.
 #[test]
@@ -108,13 +60,83 @@ fn a_served_volume_is_in_use() {
     setup.assert_plain_ext4();
 }
 
-/// A port is opened on request alone, and says why.
+/// A machine that has a key, for its users as its line says: root is nobody there.
+#[test]
+fn keys_admit_machines() {
+    let setup = Setup::of_size("64M");
+    let keys = Keys::new(setup.tmp.path(), "role=client volumes=volume");
+    let admits = keys.admits();
+    let admits: Vec<&str> = admits.iter().map(|word| &**word).collect();
+    let server = Served::at(&setup, "tcp:127.0.0.1:0", &admits);
+    let address: Address = server.address.parse().unwrap();
+    let trust = Trust {
+        key: Some(keys.file("client").into()),
+        known_servers: Some(keys.file("known_servers").into()),
+        fingerprint: Some(keys.fingerprint().parse().unwrap()),
+        insecure: false,
+    };
+    let options = siftfs::transport();
+    let secured = trust.secure(&address, &options, None).unwrap();
+    let open = |uid, gid, volume: &str| {
+        let claim = Claim::User { uid, gid, rights: Rights::all() };
+        Volume::connect_with(&address, (&options, secured.as_ref()), volume, claim)
+    };
+    let some = open(1000, 1000, "").unwrap();
+    assert_eq!(some.create("/denied", 0o644).err().unwrap().errno(), libc::EACCES);
+    drop(some);
+    assert!(server.end(Signal::TERM).success());
+
+    // Its owner makes a directory for that user.
+    let owners = Served::start(&setup);
+    let volume = Volume::connect(&owners.address).unwrap();
+    volume.create_dir("/theirs", 0o777).unwrap();
+    drop(volume);
+    assert!(owners.end(Signal::TERM).success());
+
+    let server = Served::at(&setup, &address.to_string(), &admits);
+    for (uid, seen) in [(1000, 1000), (0, 65_534)] {
+        let volume = open(uid, uid, "volume").unwrap();
+        let name = format!("/theirs/{uid}");
+        volume.create(&name, 0o600).unwrap().sync_all().unwrap();
+        assert_eq!(volume.stat(&name).unwrap().uid, seen);
+        assert_eq!(volume.status().unwrap_err().errno(), libc::EPERM);
+    }
+    let other = open(1000, 1000, "other").err().unwrap().to_string();
+    assert!(other.contains("no volume is called"), "{other}");
+    let owner = Volume::connect_with(&address, (&options, secured.as_ref()), "", Claim::Owner);
+    let owner = owner.err().unwrap().to_string();
+    assert!(owner.contains("role=admin squash=none"), "{owner}");
+    let plain = Volume::connect_with(&address, (&options, None), "", Claim::Owner);
+    assert!(plain.is_err());
+    // The line is taken out: the next connection is refused.
+    keys.admit("# nobody\n");
+    let refused = open(1000, 1000, "").err().unwrap().to_string();
+    assert!(refused.contains("does not admit the key"), "{refused}");
+    assert!(server.end(Signal::TERM).success());
+    setup.assert_plain_ext4();
+}
+
+/// Lines that are no log's.
+fn told(said: &support::Ran) -> usize {
+    said.err.lines().filter(|line| line.starts_with("siftfs: ")).count()
+}
+
+/// A port without keys is opened on request alone, and says why.
 #[test]
 fn a_port_is_opened_by_that_name() {
     let setup = Setup::of_size("64M");
-    let said = siftfs(&["serve", setup.volume(), "--listen", "tcp:127.0.0.1:0"]);
-    assert_eq!(said.code, 2, "{}", said.err);
-    assert!(said.err.contains("--insecure") && !said.err.contains("panicked"), "{}", said.err);
+    let missing = setup.tmp.path().join("missing").display().to_string();
+    let listen = ["serve", setup.volume(), "--listen", "tcp:127.0.0.1:0", "--key", &missing];
+    let said = siftfs(&listen);
+    assert_eq!((said.code, told(&said)), (1, 1), "{}", said.err);
+    assert!(said.err.contains("--insecure") && said.err.contains("siftfs key new"), "{}", said.err);
+    let server = Served::at(&setup, "tcp:127.0.0.1:0", &["--insecure"]);
+    let (address, options) = (server.address.parse().unwrap(), siftfs::transport());
+    let nobody = Claim::User { uid: 1000, gid: 1000, rights: Rights::all() };
+    drop(Volume::connect_with(&address, (&options, None), "", nobody).unwrap());
+    let owner = Volume::connect_with(&address, (&options, None), "", Claim::Owner);
+    assert!(owner.err().unwrap().to_string().contains("its connection does not"));
+    assert!(server.end(Signal::TERM).success());
     for (address, why) in [
         ("unix:/nowhere/x.sock", "No such file"),
         ("here", "neither a unix socket nor a TCP address"),

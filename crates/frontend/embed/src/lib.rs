@@ -46,8 +46,10 @@ pub use publish::Publish;
 pub use section::{Section, commit_all, commit_ordered};
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
-pub use siftfs_proto::{Attr, Cache, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
-pub use siftfs_remote::{Address, Claim, TransportOptions};
+pub use siftfs_proto::{
+    Attr, Cache, Credentials, DirEntry, FileKind, RenameMode, Rights, SetAttr, StatFs,
+};
+pub use siftfs_remote::{Address, Claim, Secured, TransportOptions, Trust, transport};
 pub use siftfs_status::{CheckpointReport, RuntimeStatus};
 pub use ticket::Ticket;
 
@@ -55,7 +57,7 @@ use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
-use siftfs_remote::Client;
+use siftfs_remote::{Client, own_claim};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -163,30 +165,48 @@ impl Volume {
         Ok(Self { local: Some(local), shared })
     }
 
-    /// Opens a session of a volume that `siftfs serve` serves at `address`: `unix:PATH` or
-    /// `tcp:HOST:PORT`. Calls do what they do in the serving process. If that process ends, or the
-    /// connection is lost, each call is an error (`Link`, `EIO`) from then on.
+    /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for
+    /// its owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the
+    /// servers that it knows (`docs/design/keys.md`). Calls do what they do in the serving process.
+    /// If that process ends, or the connection is lost, each call is an error (`Link`, `EIO`) from
+    /// then on.
     ///
     /// # Errors
-    /// `Refused` if no server listens there, or it opens no session for this process; the message
-    /// says why.
+    /// `Refused` if no server listens there, its key is not known, it does not admit this
+    /// machine's, or it opens no session for this process; the message says why.
     pub fn connect(address: &str) -> Result<Self> {
-        let claim = Claim::Owner;
-        Self::connect_with(&address.parse()?, &siftfs_remote::transport(), "", claim)
+        Self::connect_to(address, "")
+    }
+
+    /// As [`Volume::connect`], of the volume with this name or UUID; without one, of the volume that
+    /// is served there.
+    ///
+    /// # Errors
+    /// As [`Volume::connect`], and no volume is called so.
+    pub fn connect_to(address: &str, volume: &str) -> Result<Self> {
+        let address = address.parse()?;
+        let claim = match address {
+            Address::Unix(_) => Claim::Owner,
+            Address::Tcp { .. } => own_claim(),
+        };
+        let options = transport();
+        let secured = Trust::default().secure(&address, &options, None)?;
+        Self::connect_with(&address, (&options, secured.as_ref()), volume, claim)
     }
 
     /// As [`Volume::connect`], of a volume with this name or UUID, for somebody whom the server has
-    /// to believe in: by a unix socket of its own, anybody.
+    /// to believe in: by a unix socket of its own, anybody; over TCP, with keys or without, as far
+    /// as the machine's line in its `authorized` file says.
     ///
     /// # Errors
     /// As [`Volume::connect`].
     pub fn connect_with(
         address: &Address,
-        options: &TransportOptions,
+        reached: (&TransportOptions, Option<&Secured>),
         volume: &str,
         claim: Claim,
     ) -> Result<Self> {
-        let client = Client::connect(address, options, volume, claim, None)?;
+        let client = Client::connect(address, reached, volume, claim, None)?;
         let shared = Arc::new(Shared { service: Arc::new(client), cred: Credentials::default() });
         Ok(Self { local: None, shared })
     }

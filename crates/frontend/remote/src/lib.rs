@@ -11,10 +11,22 @@ mod server;
 pub use client::Client;
 pub use server::{Counts, Served, Server};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
-pub use siftfs_transport::{Address, TransportOptions};
+use siftfs_proto::Rights;
+pub use siftfs_transport::{Address, Secured, ServerTls, TransportOptions, Trust};
 
 /// Listens for clients.
 pub type Listener = siftfs_transport::Listener<FileProtocol>;
+
+/// The claim of this process for its own user: what it has by itself, and no capabilities.
+pub fn own_claim() -> Claim {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let groups = groups.iter().map(|group| group.as_raw()).collect();
+    Claim::User {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        rights: Rights { groups, ..Rights::default() },
+    }
+}
 
 /// Options of a transport for calls: messages as long as a call's.
 pub fn transport() -> TransportOptions {

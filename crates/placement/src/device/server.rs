@@ -6,6 +6,7 @@ use crate::device::counts::ServerCounts;
 use crate::device::replay::Replay;
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
+use siftfs_keys::Use;
 use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_transport::{Received, ServerEnd};
@@ -39,12 +40,15 @@ pub struct ServerOptions {
     pub replay: Replay,
     /// Time source.
     pub clock: Arc<dyn Clock>,
+    /// What the volume is called where keys are admitted for some volumes alone.
+    pub names: Vec<String>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         let clock = Arc::new(SystemClock::default());
-        Self { patience: Duration::from_secs(5), replay: Replay::default(), clock }
+        let (replay, names) = (Replay::default(), Vec::new());
+        Self { patience: Duration::from_secs(5), replay, clock, names }
     }
 }
 
@@ -115,6 +119,9 @@ impl Server {
     /// the Service's role is given back.
     pub fn session(&self, mut end: DeviceEnd) {
         let peer = end.peer.clone();
+        if let Err(why) = self.allow(&end) {
+            return self.deny(&end, denied(why));
+        }
         // From its first sign on, not from its Hello: it may want both roles first, to recover.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let greeted = match self.await_hello(&mut end) {
@@ -135,6 +142,13 @@ impl Server {
         held.service.handle(hello);
         let ended = self.serve(&mut held, &mut end);
         self.end(held, &end, ended);
+    }
+
+    /// May a machine that has a key write the volume's blocks (rule R52)?
+    fn allow(&self, end: &DeviceEnd) -> std::result::Result<(), String> {
+        let Some(key) = &end.key else { return Ok(()) };
+        let is_called = |name: &str| self.options.names.iter().any(|own| own == name);
+        key.line.allow(Use::BlockProtocol, is_called)
     }
 
     fn await_hello(&self, end: &mut DeviceEnd) -> Option<ToService> {

@@ -4,7 +4,7 @@ use crate::device::replay::Replay;
 use crate::device::server::{Server, ServerOptions};
 use siftfs_base::{Error, Result};
 use siftfs_transport::{
-    Address, CallerEnd, Received, TransportOptions, connect, in_process, nobody_listens,
+    Address, CallerEnd, Received, Secured, TransportOptions, in_process, nobody_listens, reach,
 };
 use siftfs_volume::Media;
 use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService};
@@ -37,11 +37,13 @@ pub struct Dial {
     pub address: Address,
     /// What the connection may cost.
     pub options: TransportOptions,
+    /// The keys of both ends, over TCP.
+    pub secured: Option<Secured>,
 }
 
 impl Connector for Dial {
     fn connect(&self) -> Result<HostEnd> {
-        connect::<BlockProtocol>(&self.address, &self.options)
+        reach::<BlockProtocol>(&self.address, &self.options, self.secured.as_ref())
     }
     fn address(&self) -> String {
         self.address.to_string()

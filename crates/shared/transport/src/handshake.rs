@@ -5,11 +5,12 @@
 //! give a meaning to further feature bits.
 
 use crate::TransportOptions;
-use crate::socket::Socket;
+use crate::channel::Channel;
+use crate::channel::socket::Socket;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_codec::frame::Took;
 use siftfs_codec::{Party, Protocol, cut_at};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::little_endian::{U32, U64};
@@ -78,9 +79,9 @@ pub(crate) struct Agreement {
     pub slots: u32,
 }
 
-/// A handshake under way: the socket, the peer's name, and until when.
-pub(crate) struct Greeting<'a> {
-    pub socket: &'a Socket,
+/// A handshake under way: the channel, the peer's name, and until when.
+pub(crate) struct Greeting<'a, C = Socket> {
+    pub channel: &'a C,
     pub peer: &'a str,
     pub deadline: Instant,
     pub patience: Duration,
@@ -169,7 +170,7 @@ impl Hello {
     }
 }
 
-impl Greeting<'_> {
+impl<C: Channel> Greeting<'_, C> {
     /// Exchanges greetings and verdicts.
     ///
     /// # Errors
@@ -199,7 +200,7 @@ impl Greeting<'_> {
     pub fn conclude<T>(&self, outcome: Result<T>) -> Result<T> {
         let sent = self.write(&verdict(outcome.as_ref().err()));
         if outcome.is_err() {
-            self.socket.end(LOOK);
+            self.channel.end(LOOK);
             return outcome;
         }
         // A peer that has refused is gone, perhaps before it took our verdict; its own counts.
@@ -238,10 +239,13 @@ impl Greeting<'_> {
     /// Sends all of `bytes`.
     pub fn write(&self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            match self.socket.write(&[IoSlice::new(bytes)]).map_err(|e| self.failed(&e))? {
-                0 => self.pause(|left| self.socket.wait_writable(left))?,
+            match self.channel.write(&[IoSlice::new(bytes)]).map_err(|e| self.failed(&e))? {
+                0 => self.pause(|left| self.channel.wait_writable(left))?,
                 n => bytes = bytes.get(n..).expect("no more is sent than there is"),
             }
+        }
+        while !self.channel.flush().map_err(|e| self.failed(&e))? {
+            self.pause(|left| self.channel.wait_writable(left))?;
         }
         Ok(())
     }
@@ -250,11 +254,11 @@ impl Greeting<'_> {
     pub fn read(&self, mut into: &mut [u8]) -> Result<()> {
         while !into.is_empty() {
             let space = &mut [IoSliceMut::new(into)];
-            match self.socket.read(space).map_err(|e| self.failed(&e))? {
+            match self.channel.read(space).map_err(|e| self.failed(&e))? {
                 Took::Bytes(n) => {
                     into.split_off_mut(..n).expect("no more is read than there is room for");
                 }
-                Took::Nothing => self.pause(|left| self.socket.wait_readable(left))?,
+                Took::Nothing => self.pause(|left| self.channel.wait_readable(left))?,
                 Took::End => return Err(self.ended()),
             }
         }
@@ -262,7 +266,7 @@ impl Greeting<'_> {
     }
 
     /// Waits for the peer, within the time that it has.
-    pub fn pause(&self, wait: impl Fn(Duration) -> rustix::io::Result<()>) -> Result<()> {
+    pub fn pause(&self, wait: impl Fn(Duration) -> io::Result<()>) -> Result<()> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Link(format!("{}: not listening any more", self.peer)));
@@ -280,8 +284,8 @@ impl Greeting<'_> {
         Error::Link(format!("{} ended during the greeting", self.peer))
     }
 
-    pub fn failed(&self, e: &rustix::io::Errno) -> Error {
-        Error::Link(format!("{}: {}", self.peer, std::io::Error::from(*e)))
+    pub fn failed(&self, e: &io::Error) -> Error {
+        Error::Link(format!("{}: {e}", self.peer))
     }
 }
 

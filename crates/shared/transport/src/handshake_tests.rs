@@ -18,7 +18,7 @@ fn agree(socket: &Socket, end: End, options: &TransportOptions) -> Result<Agreem
     let deadline = Instant::now() + options.handshake;
     let stop = &AtomicBool::new(false);
     let greeting =
-        Greeting { socket, peer: "the peer", deadline, patience: options.handshake, stop };
+        Greeting { channel: socket, peer: "the peer", deadline, patience: options.handshake, stop };
     greeting.agree::<BlockProtocol>(end, options, true)
 }
 

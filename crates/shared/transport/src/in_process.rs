@@ -24,12 +24,14 @@ pub fn in_process<P: Protocol>(options: TransportOptions) -> (CallerEnd<P>, Serv
         receiver: Box::new(at_caller),
         peer: name(P::SERVER),
         process: None,
+        key: None,
     };
     let server = Connection {
         sender: Arc::new(from_server),
         receiver: Box::new(at_server),
         peer: name(P::CALLER),
         process: None,
+        key: None,
     };
     (caller, server)
 }

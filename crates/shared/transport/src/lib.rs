@@ -1,6 +1,6 @@
 //! Transports of a [`Protocol`]: in process, over shared memory between two processes of one
-//! machine, over a unix socket, over TCP. One side, the *caller*, connects; the other, the
-//! *server*, listens.
+//! machine, over a unix socket, over TCP, over TCP with TLS and keys. One side, the *caller*,
+//! connects; the other, the *server*, listens.
 //!
 //! All of them have the same two halves, [`Sender`] and [`Receiver`], and the same promises:
 //!
@@ -19,25 +19,23 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod address;
-mod connect;
+mod channel;
 mod handshake;
 mod in_process;
 mod link;
-mod listener;
 mod mapping;
+mod meeting;
 mod options;
 mod ring;
 mod share;
 mod shm;
-mod socket;
-mod stream;
 mod watch;
 
 pub use address::Address;
-pub use connect::{connect, nobody_listens};
 pub use in_process::in_process;
-pub use listener::Listener;
+pub use meeting::{Listener, Secured, Trust, connect, nobody_listens, reach};
 pub use options::TransportOptions;
+pub use siftfs_keys::ServerTls;
 
 use siftfs_base::Result;
 use siftfs_codec::Protocol;
@@ -106,6 +104,8 @@ pub struct Connection<Out, In> {
     pub peer: String,
     /// Whose process it is, over a unix socket and the shared memory that came by one.
     pub process: Option<Peer>,
+    /// Whose key the caller has, at the server's end of a connection with keys.
+    pub key: Option<siftfs_keys::Peer>,
 }
 
 impl<Out, In> std::fmt::Debug for Connection<Out, In> {

@@ -29,6 +29,8 @@ const LEAST_SPIN: u32 = 16;
 pub(crate) trait SendPipe: Send + 'static {
     /// Takes what fits now of `from`, front to back; 0 if nothing does.
     fn write(&mut self, from: &[IoSlice<'_>]) -> Result<usize>;
+    /// Sends of what was taken as much as fits now, and says whether that was all.
+    fn flush(&mut self) -> Result<bool>;
     /// Sleeps until more may fit, at most `timeout`.
     fn wait(&mut self, timeout: Duration) -> Result<()>;
     /// Whether a frame of this many bytes, [`AT_ONCE`] at most, fits now.
@@ -103,6 +105,16 @@ impl Silence {
     }
 }
 
+/// Who is at the other end.
+pub(crate) struct Met {
+    /// In words, for messages.
+    pub peer: String,
+    /// Whose process it is, where the kernel says so.
+    pub process: Option<Peer>,
+    /// Whose key it has, where keys are asked for.
+    pub key: Option<siftfs_keys::Peer>,
+}
+
 /// A connection over two pipes, and its watch's thread.
 ///
 /// # Errors
@@ -111,7 +123,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     end: End,
     agreement: &Agreement,
     options: &TransportOptions,
-    (peer, process): (String, Option<Peer>),
+    Met { peer, process, key }: Met,
     (sender, receiver): (impl SendPipe, impl RecvPipe),
     cut: Box<dyn Cut>,
 ) -> Result<Connection<Out, In>> {
@@ -148,7 +160,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     let watch = Arc::new(Watch::start(link.clone())?);
     let sender = Arc::new(LinkSender { link: link.clone(), _watch: watch.clone() });
     let receiver = Box::new(LinkReceiver { link, _watch: watch });
-    Ok(Connection { sender, receiver, peer, process })
+    Ok(Connection { sender, receiver, peer, process, key })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -200,10 +212,13 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         slices.extend(inline.iter().map(|b| IoSlice::new(&b[..])));
         let mut rest = &mut slices[..];
         let mut silence = Silence { looked: Instant::now(), silent: Duration::ZERO };
-        while !rest.is_empty() {
+        loop {
             self.check()?;
-            let n = out.pipe.write(rest)?;
+            let n = if rest.is_empty() { 0 } else { out.pipe.write(rest)? };
             IoSlice::advance_slices(&mut rest, n);
+            if rest.is_empty() && out.pipe.flush()? {
+                break;
+            }
             if n == 0 {
                 out.pipe.wait(self.tick)?;
             }

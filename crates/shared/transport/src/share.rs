@@ -1,9 +1,10 @@
 //! How the shared memory and what wakes a sleeper get from the caller to the server: as
 //! descriptors over the unix socket, after the greeting.
 
+use crate::channel::Channel;
+use crate::channel::socket::{MAX_FDS, Socket};
 use crate::handshake::Greeting;
 use crate::mapping::{Layout, Mapping};
-use crate::socket::{MAX_FDS, Socket};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -40,9 +41,9 @@ impl Bell {
     }
 
     /// Sleeps until the bell rings, something happens on `socket`, or the time is over.
-    pub fn sleep(&self, socket: &Socket, timeout: Duration) -> rustix::io::Result<()> {
+    pub fn sleep(&self, socket: &Socket, timeout: Duration) -> io::Result<()> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
-        crate::socket::wait(&mut fds, timeout)
+        crate::channel::socket::wait(&mut fds, timeout)
     }
 
     /// Takes the rings that have come. False if the bell will never ring again: the other end is
@@ -92,7 +93,7 @@ impl Greeting<'_> {
     /// No memory is shared, or the server does not accept it.
     pub fn give_memory(&self, layout: Layout) -> Result<Shared> {
         let made = Mapping::create(layout).and_then(|(memory, fd)| {
-            let (ours, theirs) = Bells::pair().map_err(|e| self.failed(&e))?;
+            let (ours, theirs) = Bells::pair().map_err(|e| self.failed(&e.into()))?;
             let shared = Shared { memory: Arc::new(memory), bells: ours };
             Ok((shared, fd, theirs))
         });
@@ -114,8 +115,8 @@ impl Greeting<'_> {
 
     fn pass(&self, fds: &[BorrowedFd<'_>; MAX_FDS]) -> Result<()> {
         loop {
-            match self.socket.write_fds(&NOTE, fds).map_err(|e| self.failed(&e))? {
-                0 => self.pause(|left| self.socket.wait_writable(left))?,
+            match self.channel.write_fds(&NOTE, fds).map_err(|e| self.failed(&e))? {
+                0 => self.pause(|left| self.channel.wait_writable(left))?,
                 n => return self.write(NOTE.get(n..).expect("no more is sent than there is")),
             }
         }
@@ -148,11 +149,11 @@ impl Greeting<'_> {
         let (mut note, mut fds) = ([0; NOTE.len()], Vec::new());
         let mut room = &mut note[..];
         while !room.is_empty() {
-            match self.socket.read_fds(room, &mut fds).map_err(|e| self.failed(&e))? {
+            match self.channel.read_fds(room, &mut fds).map_err(|e| self.failed(&e))? {
                 Took::Bytes(n) => {
                     room.split_off_mut(..n).expect("no more is read than there is room for");
                 }
-                Took::Nothing => self.pause(|left| self.socket.wait_readable(left))?,
+                Took::Nothing => self.pause(|left| self.channel.wait_readable(left))?,
                 Took::End => return Err(self.ended()),
             }
         }
@@ -167,8 +168,8 @@ impl Greeting<'_> {
 }
 
 /// A failure of a wait, in words.
-pub(crate) fn failed(peer: &str, e: Errno) -> Error {
-    Error::Link(format!("{peer}: {}", io::Error::from(e)))
+pub(crate) fn failed(peer: &str, e: &io::Error) -> Error {
+    Error::Link(format!("{peer}: {e}"))
 }
 
 #[cfg(test)]

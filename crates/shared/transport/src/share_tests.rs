@@ -13,7 +13,13 @@ fn sockets() -> (Socket, Socket) {
 
 fn greeting<'a>(socket: &'a Socket, stop: &'a AtomicBool) -> Greeting<'a> {
     let patience = Duration::from_secs(60);
-    Greeting { socket, peer: "the peer", deadline: Instant::now() + patience, patience, stop }
+    Greeting {
+        channel: socket,
+        peer: "the peer",
+        deadline: Instant::now() + patience,
+        patience,
+        stop,
+    }
 }
 
 /// A Service and a Runtime that passes `memory` and three of its bells more or less.
@@ -25,7 +31,7 @@ fn passes(memory: &OwnedFd, fds: usize) -> (Result<Shared>, Result<()>) {
     let stop = AtomicBool::new(false);
     let host = greeting(&host, &stop);
     let fds = vec![memory.as_fd(); fds];
-    assert_eq!(host.socket.write_fds(&NOTE, &fds).unwrap(), NOTE.len());
+    assert_eq!(host.channel.write_fds(&NOTE, &fds).unwrap(), NOTE.len());
     let told = host.conclude(Ok(()));
     (device.join().unwrap(), told)
 }

@@ -6,12 +6,13 @@
 //! A block is copied once, into its slot, and read from there where it is needed. A block for which
 //! no slot is free goes through the ring instead, so no thread ever waits for slots.
 
+use crate::channel::Channel;
+use crate::channel::socket::Socket;
 use crate::handshake::End;
 use crate::link::{Cut, RecvPipe, SendPipe};
 use crate::mapping::{Arena, Mapping};
 use crate::ring::{Consumer, Producer};
 use crate::share::{Bell, Bells, Shared, failed};
-use crate::socket::Socket;
 use siftfs_base::{BLOCK_SIZE, Error, LentBlock, Result, SharedBlock, corrupt};
 use siftfs_codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};
@@ -31,7 +32,7 @@ impl Common {
     /// It sent something beside the rings.
     fn has_ended(&self) -> Result<bool> {
         let space = &mut [0; 8];
-        match self.socket.read(&mut [IoSliceMut::new(space)]).map_err(|e| failed(&self.peer, e))? {
+        match self.socket.read(&mut [IoSliceMut::new(space)]).map_err(|e| failed(&self.peer, &e))? {
             Took::Nothing => Ok(false),
             Took::End => Ok(true),
             Took::Bytes(_) => {
@@ -135,12 +136,16 @@ impl SendPipe for ShmSender {
         Ok(put * 8)
     }
 
+    fn flush(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         if self.ring.may_sleep()? {
             let slept = self.room.sleep(&self.common.socket, timeout);
             self.ring.awake();
             let alive = self.room.quiet();
-            slept.map_err(|e| failed(&self.common.peer, e))?;
+            slept.map_err(|e| failed(&self.common.peer, &e))?;
             if self.common.has_ended()? || !alive {
                 return Err(Error::Link(format!("{} has ended", self.common.peer)));
             }
@@ -186,7 +191,7 @@ impl RecvPipe for ShmReceiver {
             let slept = self.words.sleep(&self.common.socket, timeout);
             self.ring.awake();
             let alive = self.words.quiet();
-            slept.map_err(|e| failed(&self.common.peer, e))?;
+            slept.map_err(|e| failed(&self.common.peer, &e))?;
             self.ended = self.common.has_ended()? || !alive;
         }
         Ok(())

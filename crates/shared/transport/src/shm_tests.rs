@@ -1,5 +1,6 @@
 use super::*;
 use crate::handshake::{Agreement, Greeting};
+use crate::link::Met;
 use crate::mapping::Layout;
 use crate::ring::{Memory, Place};
 use crate::{CallerEnd, Received, ServerEnd, TransportOptions, link};
@@ -27,7 +28,7 @@ fn rig() -> Rig {
     let deadline = Instant::now() + patience;
     let greeting = |socket, give| {
         let stop = &AtomicBool::new(false);
-        let greeting = Greeting { socket, peer: "the peer", deadline, patience, stop };
+        let greeting = Greeting { channel: socket, peer: "the peer", deadline, patience, stop };
         let layout = Layout::new(SLOTS, false);
         if give { greeting.give_memory(layout) } else { greeting.take_memory(layout) }
     };
@@ -47,7 +48,7 @@ fn rig() -> Rig {
         End::Caller,
         &agreement,
         &options,
-        ("the Service".into(), None),
+        Met { peer: "the Service".into(), process: None, key: None },
         host,
         cut,
     );
@@ -56,7 +57,7 @@ fn rig() -> Rig {
         End::Server,
         &agreement,
         &options,
-        ("the Runtime".into(), None),
+        Met { peer: "the Runtime".into(), process: None, key: None },
         device,
         cut,
     );

@@ -4,14 +4,16 @@ mod support;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use siftfs_base::Error;
-use siftfs_transport::{Address, Received, TransportOptions, connect};
+use siftfs_transport::{Address, Received, TransportOptions, connect, reach};
 use siftfs_wire::{BlockProtocol, ToService};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
-use support::{DeviceEnd, HostEnd, OUTSIDE, Way, bulk, patient, samples};
+use support::{Acquainted, DeviceEnd, HostEnd, OUTSIDE, Way, bulk, keys_in, patient, samples};
 
 const ADDRESS: &str = "SIFTFS_TEST_ADDRESS";
 const WAY: &str = "SIFTFS_TEST_WAY";
+const KEYS: &str = "SIFTFS_TEST_KEYS";
 
 /// Ends the process it stands for, however a test ends.
 struct Killed(Child);
@@ -50,10 +52,18 @@ fn short() -> TransportOptions {
 
 /// A connection from a process that does what `role` says.
 fn child(way: Way, role: &str, options: &TransportOptions) -> (Killed, DeviceEnd) {
-    let (listener, dir) = way.listen(options);
+    let acquainted = Acquainted::new();
+    let (listener, dir) = match way {
+        Way::Secret => (acquainted.listen(&way.options(options)), None),
+        _ => {
+            let (listener, dir) = way.listen(options);
+            (listener, Some(dir))
+        }
+    };
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", role, "--ignored"])
         .env(ADDRESS, listener.address().to_string())
+        .env(KEYS, acquainted.folder())
         .env(WAY, format!("{way:?}"))
         .spawn()
         .unwrap();
@@ -67,7 +77,13 @@ fn in_child(options: TransportOptions) -> HostEnd {
     let way = std::env::var(WAY).unwrap();
     let way = OUTSIDE.into_iter().find(|w| format!("{w:?}") == way).unwrap();
     let address: Address = std::env::var(ADDRESS).unwrap().parse().unwrap();
-    connect::<BlockProtocol>(&address, &way.options(&options)).unwrap()
+    let options = way.options(&options);
+    if way != Way::Secret {
+        return connect::<BlockProtocol>(&address, &options).unwrap();
+    }
+    let keys = keys_in(Path::new(&std::env::var(KEYS).unwrap()));
+    let secured = keys.secure(&address, &options, None).unwrap();
+    reach::<BlockProtocol>(&address, &options, secured.as_ref()).unwrap()
 }
 
 #[test]

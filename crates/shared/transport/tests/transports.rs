@@ -3,13 +3,121 @@
 mod support;
 
 use siftfs_base::Error;
-use siftfs_transport::{Address, Received, TransportOptions, connect, nobody_listens};
+use siftfs_transport::{
+    Address, Received, TransportOptions, Trust, connect, nobody_listens, reach,
+};
 use siftfs_wire::{BlockProtocol, FromService, ToService};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use support::samples;
 use support::*;
+
+/// Peers that say nothing, and peers that stop in the middle of their greeting, more of both than
+/// are greeted at a time: one that comes behind them is greeted nevertheless, whatever time they
+/// would have had.
+#[test]
+fn peers_that_say_nothing_keep_nobody_out() {
+    for way in [Way::Unix, Way::Tcp, Way::Secret] {
+        let acquainted = Acquainted::new();
+        let (listener, _dir) = match way {
+            Way::Secret => (acquainted.listen(&way.options(&patient())), None),
+            _ => {
+                let (listener, dir) = way.listen(&patient());
+                (listener, Some(dir))
+            }
+        };
+        let address = listener.address();
+        let accepted = std::thread::spawn(move || {
+            let end = loop {
+                if let Ok(Some(end)) = listener.accept(None) {
+                    break end;
+                }
+            };
+            drop(listener);
+            end
+        });
+        let mut peers: Vec<OwnedFd> = Vec::new();
+        for at in 0..120 {
+            let said: &[u8] = if at < 60 { b"" } else { &[22, 3] };
+            let mut said = std::io::Cursor::new(said);
+            peers.push(match &address {
+                Address::Unix(path) => {
+                    let mut peer = UnixStream::connect(path).unwrap();
+                    std::io::copy(&mut said, &mut peer).unwrap();
+                    peer.into()
+                }
+                Address::Tcp { host, port } => {
+                    let mut peer = TcpStream::connect((&host[..], *port)).unwrap();
+                    std::io::copy(&mut said, &mut peer).unwrap();
+                    peer.into()
+                }
+            });
+        }
+        let ours = match way {
+            Way::Secret => {
+                let options = patient();
+                let secured = acquainted.keys().secure(&address, &options, None).unwrap();
+                reach::<BlockProtocol>(&address, &options, secured.as_ref())
+            }
+            _ => connect::<BlockProtocol>(&address, &way.options(&patient())),
+        };
+        let mut theirs = accepted.join().unwrap();
+        ours.unwrap().sender.send(ToService::Statistics).unwrap();
+        assert_eq!(to_device(&mut theirs), ToService::Statistics, "{way:?}");
+        assert_eq!(theirs.key.is_some(), way == Way::Secret);
+        drop(peers);
+    }
+}
+
+/// A key that is not admitted, a server with another key, and each side without TLS where the other
+/// has it: one message on each side.
+#[test]
+fn keys_that_do_not_fit_are_refused() {
+    let (ours, strangers) = (Acquainted::new(), Acquainted::new());
+    let options = TransportOptions { shared_memory: 0, ..patient() };
+    let listener = ours.listen(&options);
+    let address = listener.address();
+    let refused = |keys: &Trust| {
+        let secured = keys.secure(&address, &options, None).unwrap();
+        let here = std::thread::scope(|scope| {
+            let there = scope.spawn(|| listener.accept(None).unwrap_err().to_string());
+            let here = reach::<BlockProtocol>(&address, &options, secured.as_ref());
+            (here.unwrap_err().to_string(), there.join().unwrap())
+        });
+        here
+    };
+    let own = ours.keys();
+    let (here, there) = refused(&Trust { key: strangers.keys().key, ..own.clone() });
+    assert!(here.contains("does not admit the key"), "{here}");
+    assert!(there.contains("authorized does not list it"), "{there}");
+    let (here, there) =
+        refused(&Trust { fingerprint: strangers.keys().fingerprint, ..own.clone() });
+    assert!(here.contains("the mount was told"), "{here}");
+    assert!(there.contains("handshake"), "{there}");
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| listener.accept(None).unwrap_err().to_string());
+        // By then the server has gone, or has said something of TLS.
+        let here = connect::<BlockProtocol>(&address, &options).unwrap_err().to_string();
+        assert!(here.contains("greeting") || here.contains("does not speak SiftFS"), "{here}");
+        let there = there.join().unwrap();
+        assert!(there.contains("does not speak TLS"), "{there}");
+    });
+    let (plain, _dir) = Way::Tcp.listen(&options);
+    let address = plain.address();
+    let secured = own.secure(&address, &options, None).unwrap();
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| plain.accept(None).unwrap_err().to_string());
+        let here = reach::<BlockProtocol>(&address, &options, secured.as_ref());
+        let here = here.unwrap_err().to_string();
+        assert!(here.contains("does not speak TLS"), "{here}");
+        let there = there.join().unwrap();
+        assert!(there.contains("does not speak SiftFS"), "{there}");
+    });
+}
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -115,7 +223,7 @@ fn messages_keep_their_order_and_a_slow_receiver_bounds_what_is_on_its_way() {
             Way::InProcess => 2,
             Way::Unix => 2 + 4,
             Way::Shared => 2 + 8,
-            Way::Tcp => 2 + 50,
+            Way::Tcp | Way::Secret => 2 + 50,
         };
         assert!(most <= bound, "{way:?}: {most} messages of 256 KiB on their way");
     }

@@ -12,6 +12,7 @@ use crate::daemon::memory::{self, Arranged};
 use crate::daemon::notify;
 use crate::daemon::serve::{Daemon, Report};
 use crate::options::args::Mount;
+use crate::options::keys::confirm;
 use crate::options::mount as mount_options;
 use crate::options::parsed::Options;
 use crate::options::place::{absolute_place, resolve};
@@ -22,6 +23,7 @@ use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
 use siftfs_placement::Address;
+use siftfs_remote::transport;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -133,6 +135,9 @@ fn remote(a: &Mount, (mut options, memory): (Options, Arranged), served: Served)
     let dir = mount_point(&a.dir)?;
     if !a.daemon_child {
         limits::left().iter().for_each(complain);
+        // A server that is not known yet is confirmed here, where there may be a person to ask.
+        let known = options.service.trust.secure(&served.address, &transport(), confirm());
+        known.map_err(Failure::plain)?;
     }
     settle_log(a, &mut options);
     let (shown, served) = (a.options.join(","), Some(served));

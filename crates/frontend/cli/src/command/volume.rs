@@ -154,6 +154,11 @@ pub fn release(a: &Release) -> Outcome {
     Ok(0)
 }
 
+/// What a volume is called where its path is nobody's affair.
+pub fn name_of(volume: &Path) -> String {
+    volume.file_name().unwrap_or(volume.as_os_str()).to_string_lossy().into_owned()
+}
+
 /// How a volume is opened whose parts are perhaps elsewhere.
 pub fn open_options(parts: &Parts) -> OpenOptions {
     let Parts { log, record_area } = parts.clone();

@@ -69,7 +69,7 @@ impl Daemon {
         let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
         let volume = match &self.served {
-            Some(served) => Origin::served(served),
+            Some(served) => Origin::served(served, &self.options),
             None => {
                 Origin::open(&self.volume, &self.options, &mut progress).map_err(|e| about(&e))?
             }

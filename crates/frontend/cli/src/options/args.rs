@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::daemon::logging::Level;
-use crate::options::keys::Key;
+use crate::options::keys::{Admit, Key, Known};
 use crate::options::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
@@ -29,14 +29,16 @@ cannot be run.";
 const SERVE_HELP: &str = "\
 It says on standard output where it listens, and serves until SIGTERM; then the volume is plain ext4 again. \
 Programs reach it by siftfs::Volume::connect (Rust), and are as if they had opened the volume themselves; \
-`siftfs mount ADDRESS DIR` mounts it. A unix socket is for its owner and root alone, who may do anything. Over TCP nothing says who connects, and nothing is \
-encrypted: clients are users without privileges, of their own choice, so listen where only trusted machines reach.";
+`siftfs mount ADDRESS DIR` mounts it. A unix socket is for its owner and root alone, who may do anything. Over TCP the keys of machines decide (`siftfs key`), by \
+the lines of the file authorized, and what is said is encrypted. With --insecure nothing says who connects: clients \
+are users without privileges, of their own choice, so listen where only trusted machines reach.";
 
 const DEVICE_HELP: &str = "\
 It says on standard output when it listens, and serves until SIGTERM, one mount at a time; mount with \
 `siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
-another one can be started in its place: the mount carries on. A unix socket is for its owner alone; TCP has \
-neither password nor encryption, so listen on an address that only trusted machines reach.";
+another one can be started in its place: the mount carries on. A unix socket is for its owner alone; over TCP the \
+keys of hosts are admitted (`siftfs key`) that the file authorized lists with role=host. With --insecure everybody who \
+reaches the port may write the volume, so listen on an address that only trusted machines reach.";
 
 /// A file system whose fsync is one write, and whose format is ext4.
 #[derive(Parser)]
@@ -295,6 +297,9 @@ pub struct Device {
     /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
+    /// Which machines it talks to over TCP
+    #[command(flatten)]
+    pub admit: Admit,
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
@@ -334,9 +339,9 @@ pub struct Serve {
     /// Where programs reach it: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub listen: Vec<Address>,
-    /// Listen at a TCP port although its clients may claim to be any user but root
-    #[arg(long)]
-    pub insecure: bool,
+    /// Which machines it talks to over TCP
+    #[command(flatten)]
+    pub admit: Admit,
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
@@ -344,6 +349,9 @@ pub struct Serve {
     /// default: this process does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
+    /// How that process is known over TCP
+    #[command(flatten)]
+    pub known: Known,
     /// Run on these processors alone, such as 0,2-3
     #[arg(long, value_name = "LIST", value_parser = crate::daemon::processors::parse)]
     pub cpus: Option<crate::daemon::processors::List>,

@@ -50,6 +50,14 @@ impl Given<'_> {
         Ok(u8::try_from(n).expect("at most `high`"))
     }
 
+    /// A path from the root: the daemon has no other directory to start from.
+    pub fn absolute(&self) -> Result<PathBuf, String> {
+        match self.value.starts_with('/') {
+            true => Ok(self.value.into()),
+            false => Err(format!("{}={}: not an absolute path", self.name, self.value)),
+        }
+    }
+
     /// What the type reads itself.
     pub fn parsed<T: FromStr<Err: Display>>(&self) -> Result<T, String> {
         self.value.parse().map_err(|e| self.wrong(e))

@@ -3,11 +3,13 @@
 use crate::daemon::logging::{Format, Level};
 use crate::daemon::memory::Place;
 use crate::daemon::metrics_server::Address;
+use crate::options::keys::confirm;
 use siftfs_fuse::MountOptions;
 use siftfs_grantor::How;
 use siftfs_placement::{
     Address as ServiceAddress, Dial, LogsPlace, OpenOptions, ServicePlace, TransportOptions,
 };
+use siftfs_transport::Trust;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,13 +65,15 @@ pub struct ServiceOptions {
     pub fallback: Option<Duration>,
     /// What the connection may cost.
     pub transport: TransportOptions,
+    /// How that process, and a server of files, is known over TCP.
+    pub trust: Trust,
 }
 
 impl ServiceOptions {
     /// As a volume is opened with.
     ///
     /// # Errors
-    /// A message that says what does not go together.
+    /// A message that says what does not go together, or that keys are missing.
     pub fn place(&self, read_only: bool) -> Result<Option<ServicePlace>, String> {
         let Some(address) = &self.address else {
             return match self.fallback {
@@ -80,7 +84,10 @@ impl ServiceOptions {
         if read_only {
             return Err("a read-only mount has no background work: leave the service out".into());
         }
-        let dial = Dial { address: address.clone(), options: self.transport.clone() };
+        let options = self.transport.clone();
+        let secured = self.trust.secure(address, &options, confirm());
+        let secured = secured.map_err(|e| e.to_string())?;
+        let dial = Dial { address: address.clone(), options, secured };
         Ok(Some(ServicePlace { connector: Arc::new(dial), fallback: self.fallback }))
     }
 }

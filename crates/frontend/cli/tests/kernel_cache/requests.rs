@@ -167,9 +167,10 @@ fn a_new_file_is_six_requests() {
         );
         assert_eq!(sent[0], 100, "{sent:?}");
         assert!(sent[1] <= 100 && sent[2] <= 100, "{sent:?}");
-        assert_eq!(sent[3..5], [100, 100], "{sent:?}");
-        // A child that another test starts meanwhile closes its copy of the descriptor.
+        // A child that another test starts meanwhile closes its copy of the descriptor, and a
+        // kernel with many dirty pages elsewhere writes a page before its file is closed.
         let copies = if flushes == 0 { 0 } else { 5 };
+        assert!(sent[3] == 100 && (100..=100 + copies).contains(&sent[4]), "{sent:?}");
         assert!((flushes..=flushes + copies).contains(&sent[5]) && sent[6] == 0, "{sent:?}");
         s.umount();
     }

@@ -1,6 +1,8 @@
 //! The C library, as a C program uses it: linked with the shared one, under valgrind.
 
+use crate::support::served::Served;
 use crate::support::{Ran, Setup, libraries, run};
+use rustix::process::Signal;
 use std::path::Path;
 
 /// The program, compiled with every warning an error.
@@ -50,6 +52,21 @@ fn its_functions_on_a_volume_in_the_process() {
     let program = compiled(work.path());
     under_valgrind(&program, &["volume", s.volume()]).ok();
     s.assert_plain_ext4();
+    holds_what_was_published(&s);
+}
+
+#[test]
+fn its_functions_on_a_volume_that_is_served() {
+    let (s, work) = (Setup::new(), tempfile::tempdir().expect("a directory"));
+    let program = compiled(work.path());
+    let server = Served::start(&s);
+    under_valgrind(&program, &["served", &server.address]).ok();
+    assert!(server.end(Signal::TERM).success());
+    s.assert_plain_ext4();
+    holds_what_was_published(&s);
+}
+
+fn holds_what_was_published(s: &Setup) {
     s.mount("");
     let bytes = std::fs::read(s.path("f")).expect("it was published");
     assert_eq!((bytes.len(), &bytes[4096..]), (4101, &b"hello"[..]));

@@ -1,6 +1,6 @@
 //! One of both processes is killed.
 
-use crate::support::served::Server;
+use crate::support::serving::Server;
 use crate::{Served, errno, siftfs};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};

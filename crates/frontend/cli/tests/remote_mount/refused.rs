@@ -1,6 +1,7 @@
 //! What is refused, and what is said.
 
-use crate::support::served::{Server, address_of};
+use crate::support::keys::Keys;
+use crate::support::serving::{Server, address_of};
 use crate::{Served, siftfs};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -43,7 +44,7 @@ fn an_address_without_a_server_is_said() {
         ("unix:/nowhere/x.sock", 1, "/nowhere/x.sock"),
         ("unix:", 2, "the path is missing"),
         ("tcp:127.0.0.1", 2, "the port is missing"),
-        ("tcp:127.0.0.1:1", 1, "tcp:127.0.0.1:1"),
+        ("tcp:127.0.0.1:1", 1, "127.0.0.1:1"),
         ("host.invalid:/v/w", 2, "HOST:/VOLUME"),
         ("host.invalid:/v", 1, "host.invalid"),
     ] {
@@ -68,7 +69,7 @@ fn a_kernel_is_not_believed_over_tcp() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let said: serde_json::Value = serde_json::from_str(&line).unwrap();
     let address = said["listening"].as_str().unwrap();
-    let ran = siftfs(&["mount", address, setup.dir()]);
+    let ran = siftfs(&["mount", address, setup.dir(), "-o", "insecure"]);
     let _ = child.kill();
     let _ = child.wait();
     ran.fails(1, &["speaks for a kernel", "by its unix socket"]);
@@ -84,4 +85,29 @@ fn a_served_volume_is_not_mounted_by_its_path() {
     assert!(second.err.contains("another process listens there"), "{second:?}");
     assert_eq!(served.address(), address_of(volume));
     served.end();
+}
+
+/// With keys a machine's kernel is believed over TCP, if the line of its key leaves its users as
+/// they are.
+#[test]
+fn a_kernel_with_a_key_is_believed_over_tcp() {
+    for (line, why) in [("role=host squash=none", None), ("role=host", Some("squash=none"))] {
+        let setup = crate::support::Setup::new();
+        let keys = Keys::new(setup.tmp.path(), line);
+        let admits = keys.admits();
+        let more: Vec<&str> = admits.iter().map(String::as_str).collect();
+        let server = crate::support::served::Served::at(&setup, "tcp:127.0.0.1:0", &more);
+        let mounted = siftfs(&["mount", &server.address, setup.dir(), "-o", &keys.option()]);
+        match why {
+            Some(why) => drop(mounted.fails(1, &[why])),
+            None => {
+                mounted.ok();
+                std::fs::write(setup.path("f"), "by a key").unwrap();
+                assert_eq!(std::fs::read(setup.path("f")).unwrap(), b"by a key");
+                crate::patient(|| siftfs(&["umount", setup.dir()])).ok();
+            }
+        }
+        assert!(server.end(rustix::process::Signal::TERM).success());
+        setup.assert_plain_ext4();
+    }
 }

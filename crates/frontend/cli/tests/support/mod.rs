@@ -1,6 +1,8 @@
 //! The `siftfs` command as a script sees it. Needs root, `/dev/fuse` and e2fsprogs.
 
+pub mod keys;
 pub mod served;
+pub mod serving;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -149,7 +151,7 @@ impl Setup {
 impl Drop for Setup {
     fn drop(&mut self) {
         while siftfs_fuse::detach(Path::new(self.dir())).is_ok() {}
-        served::forget(self.volume());
+        serving::forget(self.volume());
     }
 }
 
@@ -256,9 +258,12 @@ fn beside(first: &str, own: &[&str]) -> String {
     const EXCLUDE: [&str; 3] = ["write_cache=writeback", "operations=off", "remount"];
     const TMPFS: i64 = 0x0102_1994;
     let in_memory = |word: &str| rustix::fs::statfs(word).is_ok_and(|of| of.f_type == TMPFS);
-    let excludes =
-        |word: &str| EXCLUDE.contains(&word) || word.starts_with("/dev/") || in_memory(word);
-    let without = own.iter().flat_map(|arg| arg.split(',')).any(excludes);
+    let excludes = |word: &str| EXCLUDE.contains(&word) || word.starts_with("/dev/");
+    // The first path is the volume. The directory is not looked at: the daemon of a mount there may
+    // be stopped, and would not answer.
+    let volume = own.iter().find(|word| word.starts_with('/'));
+    let without = own.iter().flat_map(|arg| arg.split(',')).any(excludes)
+        || volume.is_some_and(|volume| in_memory(volume));
     let kept = |option: &&str| !(without && option.starts_with("private_logs="));
     first.split(',').filter(kept).collect::<Vec<_>>().join(",")
 }
@@ -269,9 +274,9 @@ pub fn siftfs(args: &[&str]) -> Ran {
     let mut command = Command::new(SIFTFS);
     let mut all: Vec<String> = args.iter().map(ToString::to_string).collect();
     if args.first() != Some(&"mount") {
-        served::make_way(args);
-    } else if served::everywhere() {
-        match served::instead(args) {
+        serving::make_way(args);
+    } else if serving::everywhere() {
+        match serving::instead(args) {
             Ok(instead) => all = instead,
             Err(ran) => return ran,
         }
@@ -302,7 +307,7 @@ pub fn libraries() -> PathBuf {
 }
 
 pub fn run(program: &str, args: &[&str]) -> Ran {
-    served::make_way(args);
+    serving::make_way(args);
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     Command::new(program).args(args).env("PATH", path).output().unwrap().into()
 }

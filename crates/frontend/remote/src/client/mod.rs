@@ -13,7 +13,7 @@ use owing::Owing;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FromServer, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_transport::{Connection, Received, Receiver, Sender, connect};
+use siftfs_transport::{Connection, Received, Receiver, Secured, Sender, reach};
 use slots::{Slots, Then};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -70,19 +70,20 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Opens a session at `address`. With a cache it is told of what other sessions change.
+    /// Opens a session at `address`, with keys over TCP. With a cache it is told of what other
+    /// sessions change.
     ///
     /// # Errors
     /// No server listens there, or one of another version; it refuses the session, or does not
     /// answer. The message names the address and the reason.
     pub fn connect(
         address: &Address,
-        options: &TransportOptions,
+        (options, secured): (&TransportOptions, Option<&Secured>),
         volume: &str,
         claim: siftfs_calls::Claim,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
-        let end = connect::<FileProtocol>(address, options)?;
+        let end = reach::<FileProtocol>(address, options, secured)?;
         let opening = Opening { volume: volume.into(), claim, caches: cache.is_some() };
         Self::open(end, opening, cache)
     }

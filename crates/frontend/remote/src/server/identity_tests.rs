@@ -1,5 +1,16 @@
 use super::*;
-use siftfs_proto::Identity;
+
+/// As over a channel without keys.
+fn judge(peer: Option<Peer>, claim: Claim) -> Result<Opening> {
+    super::judge(peer.map_or(Channel::Nobody, Channel::Process), claim, |_| true)
+}
+
+/// As over a connection whose key has this line's options.
+fn keyed(options: &str, claim: Claim) -> Result<Opening> {
+    let key = siftfs_keys::KeyPair::generate("somebody").unwrap();
+    let line: AuthorizedLine = format!("{options} {}", key.line()).parse().unwrap();
+    super::judge(Channel::Key(&line), claim, |name| name == "data")
+}
 
 fn user(uid: u32, gid: u32) -> Claim {
     Claim::User { uid, gid, rights: Rights::all() }
@@ -39,4 +50,45 @@ fn r31_another_channel_speaks_for_itself() {
     ] {
         assert!(matches!(judge(peer, claim.clone()), Err(Error::Refused(_))), "{claim:?}");
     }
+}
+
+/// What a key's line does not say, no claim makes true.
+#[test]
+fn r52_a_key_speaks_for_those_of_its_line() {
+    let claims = || [Claim::Kernel, Claim::Owner, user(0, 0), user(7, 8)];
+    let admitted = |options: &str| claims().map(|claim| keyed(options, claim).ok());
+    let [kernel, owner, root, some] = admitted("role=admin squash=none");
+    assert!(kernel.clone().unwrap().administrator && owner.unwrap().administrator);
+    assert_eq!(kernel.unwrap().identity, Identity::Kernel);
+    assert!(root.unwrap().administrator && !some.clone().unwrap().administrator);
+    let everything = Identity::User { uid: 7, gid: 8, rights: Rights::all() };
+    assert_eq!(some.unwrap().identity, everything);
+
+    let [kernel, owner, root, some] = admitted("role=client squash=none volumes=other,data");
+    assert!(!kernel.unwrap().administrator && owner.is_none());
+    assert!(!root.unwrap().administrator && some.is_some());
+
+    let nobody = |opening: &Option<Opening>| {
+        let anonymous = Identity::User { uid: 65_534, gid: 65_534, rights: Rights::default() };
+        opening.as_ref().is_some_and(|o| o.identity == anonymous && !o.administrator)
+    };
+    for options in ["role=admin", "role=client", "role=client uids=100:1000:8 gids=100:1000:8"] {
+        let [kernel, owner, root, _] = admitted(options);
+        assert!(kernel.is_none() && owner.is_none() && nobody(&root), "{options}");
+    }
+    for options in ["subtree=/a", "uids=0:0:9", "gids=0:0:9", "squash=all"] {
+        let [kernel, owner, ..] = admitted(
+            &format!("role=admin squash=none {options}")
+                .replace("squash=none squash=all", "squash=all"),
+        );
+        assert!(kernel.is_none() && owner.is_none(), "{options}");
+    }
+    let Identity::User { uid, gid, rights } =
+        keyed("role=client uids=100:1000:8", user(103, 8)).unwrap().identity
+    else {
+        panic!("a kernel")
+    };
+    assert_eq!((uid, gid, rights), (1003, 8, Rights::default()));
+    assert!(admitted("role=host").iter().all(Option::is_none));
+    assert!(admitted("role=admin squash=none volumes=other").iter().all(Option::is_none));
 }

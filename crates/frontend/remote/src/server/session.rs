@@ -4,7 +4,7 @@
 //! out what came. There is one thread more than calls may be under way, so that one receives
 //! whatever the others wait for (rule R51).
 
-use super::identity::{self, BYTES};
+use super::identity::{self, BYTES, Channel};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::slots::Slots;
@@ -14,7 +14,7 @@ use siftfs_calls::{
     Claim, FileProtocol, FromServer, SLOTS, ToServer, check, check_kernels, data_of,
 };
 use siftfs_proto::{Cache, Credentials, FileService, Owed, Reply, Request};
-use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
+use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
@@ -102,10 +102,15 @@ struct Session<'a> {
 
 /// Serves a connection to its end.
 pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
-    let Connection { sender, mut receiver, peer, process } = end;
+    let Connection { sender, mut receiver, peer, process, key } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
-    let opened = match open(server, &mut receiver, process, &notices) {
+    let channel = match (process, &key) {
+        (Some(peer), _) => Channel::Process(peer),
+        (None, Some(key)) => Channel::Key(&key.line),
+        (None, None) => Channel::Nobody,
+    };
+    let opened = match open(server, &mut receiver, channel, &notices) {
         Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
@@ -143,7 +148,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
 fn open(
     server: &Server,
     inbox: &mut Inbox,
-    process: Option<Peer>,
+    channel: Channel<'_>,
     notices: &Arc<Notices>,
 ) -> Result<Opened> {
     let opening = match inbox.recv(Some(OPENING))? {
@@ -159,8 +164,9 @@ fn open(
     }
     let (caches, kernel) = (opening.caches, opening.claim == Claim::Kernel);
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
-    let service = server.volume.open(identity::judge(process, opening.claim)?, cache)?;
-    Ok(Opened { service, caches, kernel })
+    let is_called = |name: &str| server.volume.is_called(name);
+    let judged = identity::judge(channel, opening.claim, is_called)?;
+    Ok(Opened { service: server.volume.open(judged, cache)?, caches, kernel })
 }
 
 impl Session<'_> {

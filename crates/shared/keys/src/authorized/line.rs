@@ -48,11 +48,11 @@ pub enum Volumes {
 }
 
 impl Volumes {
-    /// Is this volume one of them?
-    pub fn contain(&self, volume: &str) -> bool {
+    /// Is a volume one of them that is called by these names?
+    pub fn contain(&self, is_called: impl Fn(&str) -> bool) -> bool {
         match self {
             Volumes::All => true,
-            Volumes::Named(names) => names.iter().any(|name| name == volume),
+            Volumes::Named(names) => names.iter().any(|name| is_called(name)),
         }
     }
 }
@@ -74,6 +74,40 @@ pub struct AuthorizedLine {
     pub subtree: String,
     /// What becomes of its users' ids. A host's are taken as they are.
     pub ids: Ids,
+}
+
+impl AuthorizedLine {
+    /// May the machine have a connection for this, to a volume that is called by these names?
+    ///
+    /// # Errors
+    /// A message: its role is another one, or the volume is not in its list.
+    pub fn allow(&self, what: Use, is_called: impl Fn(&str) -> bool) -> Result<(), String> {
+        let name = self.name();
+        if !self.role.may(what) {
+            return Err(match self.role {
+                Role::Host => format!("the key {name} is a host's: it may reach a device process"),
+                _ => format!("the key {name} is no host's: it may reach a server of files"),
+            });
+        }
+        match self.volumes.contain(is_called) {
+            true => Ok(()),
+            false => Err(format!("the key {name} may not reach this volume")),
+        }
+    }
+
+    /// Are its users who they are at the client, root included, and is the whole volume theirs?
+    pub fn is_trusted(&self) -> bool {
+        self.ids == Ids::as_they_are() && self.subtree == "/"
+    }
+
+    /// The machine in words: its key's fingerprint, and the comment if there is one.
+    pub fn name(&self) -> String {
+        let print = self.key.fingerprint();
+        match self.comment.is_empty() {
+            true => print.to_string(),
+            false => format!("{print} ({})", self.comment),
+        }
+    }
 }
 
 /// The options, in the order of the page.

@@ -50,8 +50,9 @@ fn subtrees_stay_below_the_root() {
 fn volumes_are_names() {
     assert_eq!(volumes("*"), Ok(Volumes::All));
     let two = volumes("data,mail").unwrap();
-    assert!(two.contain("data") && two.contain("mail") && !two.contain("dat"));
-    assert!(Volumes::All.contain("x"));
+    let holds = |volumes: &Volumes, name| volumes.contain(|known| known == name);
+    assert!(holds(&two, "data") && holds(&two, "mail") && !holds(&two, "dat"));
+    assert!(holds(&Volumes::All, "x"));
     for bad in ["", "a,", ",a", "a,a", "*,a", "da*"] {
         assert!(volumes(bad).is_err(), "{bad}");
     }

@@ -1,6 +1,6 @@
 //! `siftfs device`: the background work of a volume, in a process of its own.
 
-use crate::command::volume::open_options;
+use crate::command::volume::{name_of, open_options};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::cgroup;
 use crate::daemon::limits;
@@ -53,10 +53,11 @@ pub fn device(a: &Device) -> Outcome {
     }
     let transport =
         TransportOptions { spin: Duration::from_micros(a.spin), ..TransportOptions::default() };
-    let listener = Listener::bind(&a.listen, &transport).map_err(Failure::plain)?;
+    let listener = a.admit.listen(&a.listen, &transport).map_err(Failure::plain)?;
     let open = move || open_media_for_service(&volume, &options);
     let replay = Replay { mode: a.replay, memory: a.memory };
-    let serving = ServerOptions { replay, ..ServerOptions::default() };
+    let names = [name_of(&a.volume), uuid.clone()];
+    let serving = ServerOptions { replay, names: names.to_vec(), ..ServerOptions::default() };
     let server = Arc::new(Server::new(Box::new(open), serving));
     announce(a, &uuid, &listener)?;
     serve(&server, &listener, &ending);

@@ -1,7 +1,7 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
 use crate::command::mount::LATE_FORGETS;
-use crate::command::volume::open_options;
+use crate::command::volume::{name_of, open_options};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
 use crate::daemon::logging::{self, Format};
@@ -9,11 +9,12 @@ use crate::daemon::memory::{self, Place};
 use crate::daemon::notify;
 use crate::daemon::processors;
 use crate::options::args::Serve;
-use crate::show::failure::{Failure, Outcome, USAGE};
+use crate::options::keys::confirm;
+use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
 use crate::show::progress::Display;
 use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace};
-use siftfs_remote::{Listener, Server, TransportOptions, transport};
+use siftfs_remote::{Listener, Server, TransportOptions, Trust, transport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::path::Path;
@@ -27,7 +28,6 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// `siftfs serve`. Returns 0 after SIGTERM, SIGINT or SIGHUP, when the volume is closed.
 pub fn serve(a: &Serve) -> Outcome {
-    refuse_open_ports(a)?;
     one_heap();
     let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
@@ -46,7 +46,7 @@ pub fn serve(a: &Serve) -> Outcome {
     }
     // Addresses first: one that is in use is said before the volume is touched.
     let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
-    let bind = |address: &Address| Listener::bind(address, &options).map_err(Failure::plain);
+    let bind = |address: &Address| a.admit.listen(address, &options).map_err(Failure::plain);
     let listeners = a.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let volume = open(a, &path)?;
     let server = Server::new(volume.served(&name_of(&a.volume)));
@@ -69,38 +69,30 @@ pub fn serve(a: &Serve) -> Outcome {
     closed.map(|()| 0)
 }
 
-/// TCP says nothing of who connects.
-fn refuse_open_ports(a: &Serve) -> Result<(), Failure> {
-    let port = a.listen.iter().find(|address| matches!(address, Address::Tcp { .. }));
-    match port.filter(|_| !a.insecure) {
-        None => Ok(()),
-        Some(address) => Err(Failure {
-            code: USAGE,
-            message: format!(
-                "{address}: a client at a TCP port may claim to be any user but root; add \
-                 --insecure if only trusted machines reach it, or listen at unix:PATH"
-            ),
-        }),
-    }
-}
-
-fn name_of(volume: &Path) -> String {
-    volume.file_name().unwrap_or(volume.as_os_str()).to_string_lossy().into_owned()
-}
-
 fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
     let mut options = open_options(&a.parts);
     // Clients may be mounts.
     options.late_forgets = LATE_FORGETS;
-    options.service = a.service.clone().map(|address| {
-        let connector = Arc::new(Dial { address, options: TransportOptions::default() });
-        ServicePlace { connector, fallback: None }
-    });
+    options.service = a.service.clone().map(|address| service(a, address)).transpose()?;
     let mut display = Display::new();
     let progress = &mut |what: &str, done, total| display.update(what, done, total);
     let opened = LocalVolume::open(path, &options, progress);
     drop(display);
     opened.map_err(|e| Failure::about(&a.volume, e))
+}
+
+/// The process that does the background work.
+fn service(a: &Serve, address: Address) -> Result<ServicePlace, Failure> {
+    let options = TransportOptions::default();
+    let trust = Trust {
+        key: a.admit.key.clone(),
+        known_servers: a.known.known_servers.clone(),
+        fingerprint: a.known.fingerprint,
+        insecure: a.admit.insecure,
+    };
+    let secured = trust.secure(&address, &options, confirm()).map_err(Failure::plain)?;
+    let connector = Arc::new(Dial { address, options, secured });
+    Ok(ServicePlace { connector, fallback: None })
 }
 
 fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(), Failure> {

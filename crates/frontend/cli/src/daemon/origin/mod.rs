@@ -61,8 +61,8 @@ impl Origin {
     }
 
     /// The volume that a server has. It is asked when the first session is opened.
-    pub fn served(served: &Served) -> Self {
-        Self::Remote(Arc::new(RemoteVolume::new(served)))
+    pub fn served(served: &Served, options: &Options) -> Self {
+        Self::Remote(Arc::new(RemoteVolume::new(served, &options.service.trust)))
     }
 
     /// Where its sessions come from.

@@ -7,32 +7,38 @@ use siftfs_placement::{Address, PrivateLogs};
 use siftfs_proto::{
     Cache, Completion, Credentials, FileService, Holder, Identity, Opening, Reply, Request,
 };
-use siftfs_remote::{Claim, Client, transport};
+use siftfs_remote::{Claim, Client, Trust, transport};
 use siftfs_status::Server;
 use std::sync::{Arc, OnceLock};
 
 /// Why a server at a TCP port opens no session for a kernel.
-const NO_KERNEL: &str = "over TCP nothing says which machine's kernel it is: mount the volume on the server's \
-                         machine by its unix socket";
+const NO_KERNEL: &str = "over TCP without keys nothing says which machine's kernel it is: let the server ask for \
+                         keys, or mount the volume on its machine by its unix socket";
 
 /// A volume that another process serves.
 pub struct RemoteVolume {
     served: Served,
+    /// How the server is known over TCP, and what it is shown.
+    trust: Trust,
     /// The mount's session, which commands go by, too.
     front: OnceLock<Arc<Client>>,
 }
 
 impl RemoteVolume {
     /// The volume at this address. Nothing is asked yet.
-    pub fn new(served: &Served) -> Self {
-        Self { served: served.clone(), front: OnceLock::new() }
+    pub fn new(served: &Served, trust: &Trust) -> Self {
+        Self { served: served.clone(), trust: trust.clone(), front: OnceLock::new() }
     }
 
     fn connect(&self, opening: Opening, cache: Option<Arc<dyn Cache>>) -> Result<Arc<Client>> {
         let Served { address, volume } = &self.served;
         let claim = claim(opening);
         let kernel = claim == Claim::Kernel;
-        let client = Client::connect(address, &transport(), volume, claim, cache);
+        let options = transport();
+        // The command has asked its user about a server that is not known.
+        let secured = self.trust.secure(address, &options, None)?;
+        let reached = (&options, secured.as_ref());
+        let client = Client::connect(address, reached, volume, claim, cache);
         client.map(Arc::new).map_err(|error| match (address, error) {
             (Address::Tcp { .. }, Error::Refused(why))
                 if kernel && why.contains(" speaks for ") =>

@@ -1,6 +1,6 @@
 //! Options for the daemon, and for the process that does the background work.
 
-use super::{MountOption, value};
+use super::{MountOption, flag, value};
 use crate::daemon::logging::{Format, Level};
 use crate::daemon::metrics_server::Address;
 use crate::options::given::MAX_SPIN;
@@ -23,11 +23,7 @@ pub const OPTIONS: &[MountOption] = &[
         |o, v| Address::parse(v.value).map(|place| o.daemon.metrics = Some(place)),
     ),
     value("log_file=PATH", "nowhere", "where the daemon writes its log", |o, v| {
-        if !v.value.starts_with('/') {
-            return Err(format!("log_file={}: not an absolute path", v.value));
-        }
-        o.daemon.log_file = Some(v.value.into());
-        Ok(())
+        v.absolute().map(|file| o.daemon.log_file = Some(file))
     }),
     value(
         "log_level=LEVEL",
@@ -59,6 +55,31 @@ pub const OPTIONS: &[MountOption] = &[
             o.service.fallback = Some(Duration::from_secs(v.number(0, 86_400)?));
             Ok(())
         },
+    ),
+    value(
+        "key=FILE",
+        "this machine's",
+        "over TCP: the key that the other process is shown (`siftfs key new`)",
+        |o, v| v.absolute().map(|file| o.service.trust.key = Some(file)),
+    ),
+    value(
+        "known_servers=FILE",
+        "this machine's",
+        "over TCP: the file of the servers that are known",
+        |o, v| v.absolute().map(|file| o.service.trust.known_servers = Some(file)),
+    ),
+    value(
+        "fingerprint=SHA256:...",
+        "as known",
+        "over TCP: what the server's key must be, as `siftfs key show` prints it there",
+        |o, v| v.parsed().map(|print| o.service.trust.fingerprint = Some(print)),
+    ),
+    flag(
+        "insecure",
+        "off",
+        "over TCP: no keys and no encryption, where trusted machines alone are between the two",
+        &[("insecure", true)],
+        |o, _| o.service.trust.insecure = true,
     ),
     value(
         "service_spin=MICROSECONDS",

@@ -1,5 +1,6 @@
 //! A connected stream socket, unix or TCP, that never blocks in a call; waiting is separate.
 
+use crate::channel::Channel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -8,9 +9,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg, shutdown,
 };
 use siftfs_codec::frame::Took;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Descriptors that one message hands over at most.
 pub(crate) const MAX_FDS: usize = 5;
@@ -24,48 +25,28 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Takes over a connected stream socket.
-    pub fn new(fd: OwnedFd) -> rustix::io::Result<Self> {
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Self { fd })
-    }
-
-    /// Reads what is there now. A peer that was killed cannot be told from one that ended.
-    pub fn read(&self, into: &mut [IoSliceMut<'_>]) -> rustix::io::Result<Took> {
-        let mut nothing = RecvAncillaryBuffer::default();
-        loop {
-            return match recvmsg(&self.fd, into, &mut nothing, RecvFlags::CMSG_CLOEXEC) {
-                Ok(message) if message.bytes == 0 => Ok(Took::End),
-                Ok(message) => Ok(Took::Bytes(message.bytes)),
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Ok(Took::Nothing),
-                Err(Errno::CONNRESET) => Ok(Took::End),
-                Err(e) => Err(e),
-            };
-        }
-    }
-
-    /// Sends what fits now; 0 if nothing does.
-    pub fn write(&self, from: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
-        self.write_with(from, &mut SendAncillaryBuffer::default())
     }
 
     fn write_with(
         &self,
         from: &[IoSlice<'_>],
         control: &mut SendAncillaryBuffer<'_, '_, '_>,
-    ) -> rustix::io::Result<usize> {
+    ) -> io::Result<usize> {
         let (from, _) = from.split_at(from.len().min(MAX_SLICES));
         loop {
             match sendmsg(&self.fd, from, control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
-                other => return other,
+                other => return Ok(other?),
             }
         }
     }
 
     /// Sends `bytes`, with `fds` along with the first of them.
-    pub fn write_fds(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
+    pub fn write_fds(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "few descriptors");
@@ -73,7 +54,7 @@ impl Socket {
     }
 
     /// What is there now, and the descriptors that came along, appended to `fds`.
-    pub fn read_fds(&self, into: &mut [u8], fds: &mut Vec<OwnedFd>) -> rustix::io::Result<Took> {
+    pub fn read_fds(&self, into: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<Took> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(into)];
@@ -88,44 +69,64 @@ impl Socket {
             Ok(message) => Ok(Took::Bytes(message.bytes)),
             Err(Errno::INTR | Errno::AGAIN) => Ok(Took::Nothing),
             Err(Errno::CONNRESET) => Ok(Took::End),
-            Err(e) => Err(e),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+impl Channel for Socket {
+    /// A peer that was killed cannot be told from one that ended.
+    fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Took> {
+        let mut nothing = RecvAncillaryBuffer::default();
+        loop {
+            return match recvmsg(&self.fd, into, &mut nothing, RecvFlags::CMSG_CLOEXEC) {
+                Ok(message) if message.bytes == 0 => Ok(Took::End),
+                Ok(message) => Ok(Took::Bytes(message.bytes)),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(Took::Nothing),
+                Err(Errno::CONNRESET) => Ok(Took::End),
+                Err(e) => Err(e.into()),
+            };
         }
     }
 
-    /// Sleeps until there is something to read.
-    pub fn wait_readable(&self, timeout: Duration) -> rustix::io::Result<()> {
+    fn write(&self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_with(from, &mut SendAncillaryBuffer::default())
+    }
+
+    fn flush(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
         wait(&mut [PollFd::new(&self.fd, PollFlags::IN)], timeout)
     }
 
-    /// Sleeps until something can be written.
-    pub fn wait_writable(&self, timeout: Duration) -> rustix::io::Result<()> {
+    fn wait_writable(&self, timeout: Duration) -> io::Result<()> {
         wait(&mut [PollFd::new(&self.fd, PollFlags::OUT)], timeout)
     }
 
-    /// Whether a small write would succeed at once.
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
         wait(&mut fds, Duration::ZERO).is_ok() && fds[0].revents().contains(PollFlags::OUT)
     }
 
-    /// Ends the connection in both directions; wakes the threads that wait on it, here and there.
-    pub fn cut(&self) {
+    fn cut(&self) {
         // Fails only where it is cut already.
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// Says that nothing more will be sent, and takes what the peer has sent meanwhile: closing a
-    /// socket with unread bytes can destroy what is on its way to the peer. Waits for the peer to
-    /// end at most `patience`.
-    pub fn end(&self, patience: Duration) {
+    /// Takes what the peer has sent meanwhile: closing a socket with unread bytes can destroy what
+    /// is on its way to the peer.
+    fn end(&self, patience: Duration) {
         let _ = shutdown(&self.fd, Shutdown::Write);
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut rest = [0; 4096];
         for _ in 0..256 {
             match self.read(&mut [IoSliceMut::new(&mut rest)]) {
                 Ok(Took::Bytes(_)) => {}
                 Ok(Took::Nothing) => {
-                    let left = deadline.saturating_duration_since(std::time::Instant::now());
+                    let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() || self.wait_readable(left).is_err() {
                         return;
                     }
@@ -143,10 +144,10 @@ impl AsFd for Socket {
 }
 
 /// Sleeps until one of `fds` is ready, the time is over or a signal came.
-pub(crate) fn wait(fds: &mut [PollFd<'_>], timeout: Duration) -> rustix::io::Result<()> {
+pub(crate) fn wait(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
     let most = Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 };
     match poll(fds, Some(&Timespec::try_from(timeout).unwrap_or(most))) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(e) => Err(e),
+        Err(e) => Err(e.into()),
     }
 }

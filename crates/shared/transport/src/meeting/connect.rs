@@ -1,11 +1,13 @@
 //! The caller's side: connecting to a server.
 
-use crate::handshake::{End, Greeting};
-use crate::mapping::Layout;
-use crate::socket::Socket;
-use crate::{Address, CallerEnd, Peer, TransportOptions, link, shm, stream};
+use crate::channel::secret::Secret;
+use crate::channel::socket::Socket;
+use crate::handshake::End;
+use crate::link::Met;
+use crate::meeting::begin::Begin;
+use crate::{Address, CallerEnd, Peer, Secured, TransportOptions};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_base::{Error, Result};
@@ -13,7 +15,6 @@ use siftfs_codec::{Party, Protocol};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ const BUSY: Duration = Duration::from_millis(10);
 /// How long the check whether a process listens may take.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Connects to the server at `address`, greets it and agrees with it on what to use.
+/// Connects to the server at `address`, greets it and agrees with it on what to use. TCP is not
+/// encrypted, and says nothing of who is at the other end.
 ///
 /// # Errors
 /// No process listens, or one that is no such server of a version and with limits that suit this
@@ -31,37 +33,59 @@ const LOOK: Duration = Duration::from_secs(1);
 /// address and the reason.
 pub fn connect<P: Protocol>(address: &Address, options: &TransportOptions) -> Result<CallerEnd<P>> {
     let deadline = Instant::now() + options.handshake;
-    let (fd, local) = match address {
-        Address::Unix(path) => (connect_unix(path, deadline), true),
-        Address::Tcp { host, port } => (connect_tcp(host, *port, deadline), false),
-    };
-    let cannot = |e: io::Error| Error::Refused(format!("cannot connect to {address}: {}", why(&e)));
-    let socket = fd.and_then(|fd| Ok(Socket::new(fd)?)).map_err(cannot)?;
+    let socket = Socket::new(dial(address, deadline)?).map_err(|e| cannot(address, &e))?;
     let process = process(&socket, address);
     let peer = peer_name(&socket, P::SERVER, address, process);
-    let greeting = Greeting {
-        socket: &socket,
-        peer: &peer,
-        deadline,
-        patience: options.handshake,
-        stop: &AtomicBool::new(false),
-    };
-    let agreement = greeting.agree::<P>(End::Caller, options, local)?;
-    if agreement.slots > 0 {
-        let layout = Layout::new(agreement.slots, P::SERVER_LENDS);
-        let shared = greeting.give_memory(layout)?;
-        let (pipes, cut) = shm::pipes(End::Caller, shared, socket, &peer);
-        return link::open::<P, _, _>(
-            End::Caller,
-            &agreement,
-            options,
-            (peer, process),
-            pipes,
-            cut,
-        );
+    let met = Met { peer, process, key: None };
+    let begin = Begin { end: End::Caller, options, deadline, stop: &AtomicBool::new(false) };
+    match address {
+        Address::Unix(_) => begin.local::<P, _, _>(socket, met),
+        Address::Tcp { .. } => begin.over::<P, _, _, _>(socket, met),
     }
-    let (pipes, cut) = stream::pipes(&Arc::new(socket), &peer);
-    link::open::<P, _, _>(End::Caller, &agreement, options, (peer, process), pipes, cut)
+}
+
+/// As [`connect`]; with `secured` by keys, over TCP: both sides prove theirs before a byte of the
+/// protocol is sent.
+///
+/// # Errors
+/// As [`connect`]; and the server's key is another one than is expected, or it does not admit ours.
+pub fn reach<P: Protocol>(
+    address: &Address,
+    options: &TransportOptions,
+    secured: Option<&Secured>,
+) -> Result<CallerEnd<P>> {
+    match secured {
+        None => connect::<P>(address, options),
+        Some(secured) => connect_secured::<P>(address, options, secured),
+    }
+}
+
+fn connect_secured<P: Protocol>(
+    address: &Address,
+    options: &TransportOptions,
+    secured: &Secured,
+) -> Result<CallerEnd<P>> {
+    let deadline = Instant::now() + options.handshake;
+    let stream = TcpStream::from(dial(address, deadline)?);
+    stream.set_nonblocking(false).map_err(|e| cannot(address, &e))?;
+    let tls = secured.tls.connect(&secured.expect, &stream, options.handshake)?;
+    let socket = Socket::new(stream.into()).map_err(|e| cannot(address, &e))?;
+    let peer = peer_name(&socket, P::SERVER, address, None);
+    let met = Met { peer, process: None, key: None };
+    let begin = Begin { end: End::Caller, options, deadline, stop: &AtomicBool::new(false) };
+    begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met)
+}
+
+fn dial(address: &Address, deadline: Instant) -> Result<OwnedFd> {
+    let fd = match address {
+        Address::Unix(path) => connect_unix(path, deadline),
+        Address::Tcp { host, port } => connect_tcp(host, *port, deadline),
+    };
+    fd.map_err(|e| cannot(address, &e))
+}
+
+fn cannot(address: &Address, e: &io::Error) -> Error {
+    Error::Refused(format!("cannot connect to {address}: {}", why(e)))
 }
 
 /// Does the system say that no process listens at `address`: a connection is refused, or there is
@@ -100,7 +124,7 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {
     }
 }
 
-fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> {
+pub(crate) fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> {
     let mut last = io::Error::other("the name has no address");
     for address in (host, port).to_socket_addrs()? {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -119,7 +143,7 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> 
 }
 
 /// Whose process is at the other end of a socket, if the kernel says so.
-pub(crate) fn process(socket: &Socket, address: &Address) -> Option<Peer> {
+pub(crate) fn process(socket: &impl AsFd, address: &Address) -> Option<Peer> {
     match address {
         Address::Tcp { .. } => None,
         Address::Unix(_) => getsockopt(socket, PeerCredentials).ok().map(|peer| Peer {
@@ -132,7 +156,7 @@ pub(crate) fn process(socket: &Socket, address: &Address) -> Option<Peer> {
 
 /// The process at the other end of a socket, for messages.
 pub(crate) fn peer_name(
-    socket: &Socket,
+    socket: &impl AsFd,
     party: Party,
     address: &Address,
     process: Option<Peer>,

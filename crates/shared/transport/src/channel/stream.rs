@@ -1,31 +1,31 @@
-//! Frames over a stream socket, unix or TCP. Blocks travel inline; they are sent from where they
-//! lie and received into where they stay.
+//! Frames over a stream: a socket, unix or TCP, or TLS over one. Blocks travel inline; they are
+//! sent from where they lie and received into where they stay.
 
+use crate::channel::Channel;
 use crate::link::{Cut, RecvPipe, SendPipe};
-use crate::socket::Socket;
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_codec::frame::{Source, Took};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Small frames are read through a buffer of this many bytes, several in one call.
 const BUFFER: usize = 64 << 10;
 
-fn failed(peer: &str, e: rustix::io::Errno) -> Error {
-    Error::Link(match e {
-        rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET => format!("{peer} has ended"),
-        other => format!("{peer}: {}", std::io::Error::from(other)),
+fn failed(peer: &str, e: &io::Error) -> Error {
+    Error::Link(match e.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => format!("{peer} has ended"),
+        _ => format!("{peer}: {e}"),
     })
 }
 
-pub(crate) struct StreamSender {
-    socket: Arc<Socket>,
+pub(crate) struct StreamSender<C> {
+    channel: Arc<C>,
     peer: String,
 }
 
-pub(crate) struct StreamReceiver {
-    socket: Arc<Socket>,
+pub(crate) struct StreamReceiver<C> {
+    channel: Arc<C>,
     peer: String,
     buffer: Box<[u8]>,
     /// The part of `buffer` that was not taken yet.
@@ -33,25 +33,25 @@ pub(crate) struct StreamReceiver {
     end: usize,
 }
 
-pub(crate) struct StreamCut(Arc<Socket>);
+pub(crate) struct StreamCut<C>(Arc<C>);
 
-/// The two pipes of a connected socket and what ends them.
-pub(crate) fn pipes(
-    socket: &Arc<Socket>,
+/// The two pipes of a channel and what ends them.
+pub(crate) fn pipes<C: Channel>(
+    channel: &Arc<C>,
     peer: &str,
-) -> ((StreamSender, StreamReceiver), Box<dyn Cut>) {
+) -> ((StreamSender<C>, StreamReceiver<C>), Box<dyn Cut>) {
     let receiver = StreamReceiver {
-        socket: socket.clone(),
+        channel: channel.clone(),
         peer: peer.into(),
         buffer: vec![0; BUFFER].into(),
         start: 0,
         end: 0,
     };
-    let sender = StreamSender { socket: socket.clone(), peer: peer.into() };
-    ((sender, receiver), Box::new(StreamCut(socket.clone())))
+    let sender = StreamSender { channel: channel.clone(), peer: peer.into() };
+    ((sender, receiver), Box::new(StreamCut(channel.clone())))
 }
 
-impl Cut for StreamCut {
+impl<C: Channel> Cut for StreamCut<C> {
     fn cut(&self) {
         self.0.cut();
     }
@@ -60,22 +60,25 @@ impl Cut for StreamCut {
     }
 }
 
-impl SendPipe for StreamSender {
+impl<C: Channel> SendPipe for StreamSender<C> {
     fn write(&mut self, from: &[IoSlice<'_>]) -> Result<usize> {
-        self.socket.write(from).map_err(|e| failed(&self.peer, e))
+        self.channel.write(from).map_err(|e| failed(&self.peer, &e))
+    }
+    fn flush(&mut self) -> Result<bool> {
+        self.channel.flush().map_err(|e| failed(&self.peer, &e))
     }
     fn wait(&mut self, timeout: Duration) -> Result<()> {
-        self.socket.wait_writable(timeout).map_err(|e| failed(&self.peer, e))
+        self.channel.wait_writable(timeout).map_err(|e| failed(&self.peer, &e))
     }
     fn has_room(&self, _: usize) -> bool {
-        self.socket.has_room()
+        self.channel.has_room()
     }
     fn lend(&mut self, _: &[SharedBlock]) -> Result<Vec<u32>> {
         Ok(Vec::new())
     }
 }
 
-impl StreamReceiver {
+impl<C: Channel> StreamReceiver<C> {
     /// Copies from the buffer.
     fn copy_out(&mut self, into: &mut [IoSliceMut<'_>]) -> Took {
         let mut taken = 0;
@@ -90,26 +93,26 @@ impl StreamReceiver {
     }
 }
 
-impl Source for StreamReceiver {
+impl<C: Channel> Source for StreamReceiver<C> {
     fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> Result<Took> {
         if self.start < self.end {
             return Ok(self.copy_out(into));
         }
         let wanted: usize = into.iter().map(|s| s.len()).sum();
         if wanted >= BUFFER / 4 {
-            return self.socket.read(into).map_err(|e| failed(&self.peer, e));
+            return self.channel.read(into).map_err(|e| failed(&self.peer, &e));
         }
         let space = &mut [IoSliceMut::new(&mut self.buffer)];
-        let took = self.socket.read(space).map_err(|e| failed(&self.peer, e))?;
+        let took = self.channel.read(space).map_err(|e| failed(&self.peer, &e))?;
         let Took::Bytes(n) = took else { return Ok(took) };
         (self.start, self.end) = (0, n);
         Ok(self.copy_out(into))
     }
 }
 
-impl RecvPipe for StreamReceiver {
+impl<C: Channel> RecvPipe for StreamReceiver<C> {
     fn wait(&mut self, timeout: Duration) -> Result<()> {
-        self.socket.wait_readable(timeout).map_err(|e| failed(&self.peer, e))
+        self.channel.wait_readable(timeout).map_err(|e| failed(&self.peer, &e))
     }
     fn borrow(&mut self, slots: &[u32]) -> Result<Vec<SharedBlock>> {
         assert!(slots.is_empty(), "a stream has no slots, and frames were checked for it");

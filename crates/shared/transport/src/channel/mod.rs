@@ -1,0 +1,38 @@
+//! What carries a connection's bytes between two processes: a socket, or one with TLS over it.
+
+pub(crate) mod secret;
+pub(crate) mod socket;
+pub(crate) mod stream;
+
+use siftfs_codec::frame::Took;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::time::Duration;
+
+/// Bytes in both directions, in order. No call but the two that wait blocks.
+pub(crate) trait Channel: Send + Sync + 'static {
+    /// Reads what is there now.
+    fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Took>;
+
+    /// Takes what fits now, front to back; 0 if nothing does. What it took may lie on this side
+    /// until [`Channel::flush`] has sent it.
+    fn write(&self, from: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Sends of what was taken as much as fits now, and says whether that was all.
+    fn flush(&self) -> io::Result<bool>;
+
+    /// Sleeps until there is something to read, or may be.
+    fn wait_readable(&self, timeout: Duration) -> io::Result<()>;
+
+    /// Sleeps until something can be written.
+    fn wait_writable(&self, timeout: Duration) -> io::Result<()>;
+
+    /// Whether a small write would succeed, and leave, at once.
+    fn has_room(&self) -> bool;
+
+    /// Ends the connection in both directions; wakes the threads that wait on it, here and there.
+    fn cut(&self);
+
+    /// Says that nothing more will be sent; what was sent before arrives. Waits for the peer to end
+    /// at most `patience`.
+    fn end(&self, patience: Duration);
+}

@@ -1,0 +1,11 @@
+//! How two sides meet: one listens, the other connects, and they agree to talk.
+
+mod begin;
+pub(crate) mod connect;
+mod door;
+mod listener;
+mod secured;
+
+pub use connect::{connect, nobody_listens, reach};
+pub use listener::Listener;
+pub use secured::{Secured, Trust};
