@@ -184,6 +184,7 @@ install-files:
 	install -D -m 0644 "$$pages"/completions/siftfs.fish $(DESTDIR)$(FISH_COMPLETION)
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/siftfs@.service.in > $(DESTDIR)$(UNITDIR)/siftfs@.service
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/siftfs-serve@.service.in > $(DESTDIR)$(UNITDIR)/siftfs-serve@.service
 	install -D -m 0644 packaging/siftfs-fuse.conf $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
 	@echo "Faster where the kernel has FUSE over io_uring: siftfs tune on, or $(DOCDIR)/siftfs-fuse.conf"
 
@@ -207,7 +208,7 @@ uninstall:
 	rm -f $(DESTDIR)$(MANDIR)/siftfs.8 $(DESTDIR)$(MANDIR)/siftfs-*.8
 	rm -f $(addprefix $(DESTDIR)$(MANDIR)/,$(addsuffix .8,$(HELPERS)))
 	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
-	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
+	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service $(DESTDIR)$(UNITDIR)/siftfs-serve@.service $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libsiftfs.so libsiftfs.so.* libsiftfs_preload.so libsiftfs.a pkgconfig/siftfs.pc)
 	rm -f $(DESTDIR)$(INCLUDEDIR)/siftfs.h $(DESTDIR)$(MAN3DIR)/siftfs.3
 

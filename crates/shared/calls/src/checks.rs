@@ -20,6 +20,18 @@ const SECTIONS_MAX: usize = 1024;
 /// Most names of a publish.
 const PUBLISH_MAX: usize = 4096;
 
+/// As [`check`], of a session that speaks for a kernel: that looks up `.` and `..` when a program
+/// opens a file by a handle (open_by_handle_at(2)).
+///
+/// # Errors
+/// As [`check`].
+pub fn check_kernels(req: &Request) -> Result<()> {
+    match req {
+        Request::Lookup { name, .. } if matches!(&name[..], b"." | b"..") => Ok(()),
+        _ => check(req),
+    }
+}
+
 /// Is it a request that a Runtime may get?
 ///
 /// # Errors

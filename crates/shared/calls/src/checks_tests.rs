@@ -45,6 +45,20 @@ fn names_that_no_kernel_passes_on_are_refused() {
     }
 }
 
+/// A kernel looks for a directory by itself, and for the one above. Nobody gives such names.
+#[test]
+fn a_kernel_looks_up_what_others_may_not() {
+    for name in [&b"."[..], b".."] {
+        let name = name.to_vec();
+        let look_up = Request::Lookup { parent: 2, name: name.clone() };
+        assert!(check_kernels(&look_up).is_ok() && check(&look_up).is_err());
+        let make = Request::MakeDir { parent: 2, name, perm: 0 };
+        assert!(check_kernels(&make).is_err());
+    }
+    let name = b"a/b".to_vec();
+    assert!(check_kernels(&Request::Lookup { parent: 2, name }).is_err());
+}
+
 #[test]
 fn numbers_and_lists_beyond_a_calls_are_refused() {
     let (file, data) = (Handle(1).into(), || WriteData::Bytes(vec![0; 2]));

@@ -27,6 +27,8 @@ variants!(FileProtocol: FromServer {
     4 => Notice { notice, all, told },
     5 => Shares { others },
     6 => Ended { reason },
+    7 => Owing { slot, number, result },
+    8 => Settled { slot, number },
 });
 
 fields!(FileProtocol: Opening { volume, claim, caches });

@@ -16,7 +16,7 @@ mod samples;
 #[cfg(test)]
 extern crate self as siftfs_calls;
 
-pub use checks::{check, data_of};
+pub use checks::{check, check_kernels, data_of};
 
 use siftfs_base::{Error, InodeNr};
 use siftfs_codec::{Party, Protocol};
@@ -24,7 +24,7 @@ use siftfs_proto::{Credentials, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -139,6 +139,24 @@ pub enum FromServer {
         number: u64,
         /// Its reply, or why it failed.
         result: Result<Box<Reply>, Error>,
+    },
+    /// As `Answer`, of a change in a session that caches: it is made, and other sessions still show
+    /// what was before. The slot is free. `Settled` follows, and before that the client tells
+    /// nobody that it is made.
+    Owing {
+        /// The call's slot.
+        slot: u32,
+        /// The call's number in it.
+        number: u64,
+        /// Its reply, or why it failed.
+        result: Result<Box<Reply>, Error>,
+    },
+    /// No session shows any more what was before a change that was answered by `Owing`.
+    Settled {
+        /// The call's slot.
+        slot: u32,
+        /// The call's number in it.
+        number: u64,
     },
     /// What others changed. Answered by `Taken`.
     Notice {

@@ -332,6 +332,8 @@ pub fn from_server() -> Vec<FromServer> {
         FromServer::Shares { others: true },
         FromServer::Ended { reason: "so".into() },
         FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)) },
+        FromServer::Owing { slot: 3, number: 4, result: Ok(Box::new(Reply::Flags(5))) },
+        FromServer::Settled { slot: 6, number: 7 },
     ];
     all.extend(replies().into_iter().zip(0..).map(|(reply, number)| FromServer::Answer {
         slot: 0,

@@ -28,6 +28,12 @@ pub trait Cache: Send + Sync {
     fn forget_all(&self, notice: Notice) {
         self.take_back(notice);
     }
+
+    /// The session is lost, and nothing more will be told: what was told of the inodes that it has
+    /// looked up, `known`, counts no more. May wait for the kernel.
+    fn lost(&self, known: Vec<InodeNr>) {
+        let _ = known;
+    }
 }
 
 /// What other sessions changed of inodes that this one has looked up. Dropped, it is acknowledged.

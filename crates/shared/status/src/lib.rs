@@ -55,8 +55,24 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Every mount of the volume, the oldest first.
     pub mounts: Vec<Mount>,
+    /// The process that serves the volume, if it is not the daemon itself.
+    pub server: Option<Server>,
     /// What the Runtime says, and through it the Service.
     pub runtime: RuntimeStatus,
+}
+
+/// The process that serves a volume to the daemon of a mount.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Where it was reached.
+    pub address: String,
+    /// The other end of the connection, in words for people.
+    pub peer: String,
+    /// Why nothing can be asked any more, if it is so: every request is an error then.
+    pub lost: Option<String>,
+    /// Calls that were sent to it since the mount.
+    pub calls: u64,
 }
 
 /// One mount of a volume that may have several.

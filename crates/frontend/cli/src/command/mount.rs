@@ -12,15 +12,18 @@ use crate::daemon::memory::{self, Arranged};
 use crate::daemon::notify;
 use crate::daemon::serve::{Daemon, Report};
 use crate::options::args::Mount;
+use crate::options::keys::confirm;
 use crate::options::mount as mount_options;
 use crate::options::parsed::Options;
 use crate::options::place::{absolute_place, resolve};
+use crate::options::served::{self, Served};
 use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output::{complain, say};
 use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
 use siftfs_placement::Address;
+use siftfs_remote::transport;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +37,7 @@ const MAX_LINE: u64 = 1 << 16;
 const GOING: Duration = Duration::from_secs(60);
 
 /// How long the kernel may take to say that a removed file is not in use, before there is no space.
-const LATE_FORGETS: Duration = Duration::from_millis(250);
+pub const LATE_FORGETS: Duration = Duration::from_millis(250);
 
 /// What the daemon tells the command that started it, one JSON document per line.
 #[derive(Serialize, Deserialize)]
@@ -67,6 +70,10 @@ pub fn mount(a: &Mount) -> Outcome {
         return remount::remount(a);
     }
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let usage = |e: String| Failure::plain(e).with_code(USAGE);
+    if let Some(served) = served::served(&a.volume, &options.served).map_err(usage)? {
+        return remote(a, (options, memory), served);
+    }
     options.open.late_forgets = LATE_FORGETS;
     let given = &mut options.service;
     given.address = a.service.clone().or(given.address.take()).map(absolute).transpose()?;
@@ -97,25 +104,69 @@ pub fn mount(a: &Mount) -> Outcome {
     if !a.daemon_child {
         limits::left().iter().for_each(complain);
     }
-    // As the daemon has them, for mounts that are attached later.
+    settle_log(a, &mut options);
+    serve(a, &Daemon { volume, served: None, dir, options, shown: a.options.join(","), memory })
+}
+
+/// Mounts a volume that another process serves. Each such mount has a daemon of its own.
+fn remote(a: &Mount, (mut options, memory): (Options, Arranged), served: Served) -> Outcome {
+    let usage = |e: String| Failure::plain(e).with_code(USAGE);
+    served::refuse(&a.options, &options).map_err(usage)?;
+    let flags = [
+        ("--log", a.parts.log.is_some()),
+        ("--record-area", a.parts.record_area.is_some()),
+        ("--service", a.service.is_some()),
+        ("--service-fallback", a.service_fallback.is_some()),
+    ];
+    if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+        let what = "this belongs to the volume, which another process has open and serves";
+        return Err(usage(format!("{flag}: {what}: leave it out")));
+    }
+    // Other sessions of the server may change what the kernel knows.
+    options.mount.shared = true;
+    if a.fake {
+        return Ok(0);
+    }
+    let address = served::absolute(&a.volume, &served).map_err(Failure::plain)?;
+    let served = match (&served.address, served::served(&address, &options.served)) {
+        (Address::Unix(_), Ok(Some(absolute))) => absolute,
+        _ => served,
+    };
+    let dir = mount_point(&a.dir)?;
+    if !a.daemon_child {
+        limits::left().iter().for_each(complain);
+        // A server that is not known yet is confirmed here, where there may be a person to ask.
+        let known = options.service.trust.secure(&served.address, &transport(), confirm());
+        known.map_err(Failure::plain)?;
+    }
+    settle_log(a, &mut options);
+    let (shown, served) = (a.options.join(","), Some(served));
+    serve(a, &Daemon { volume: address, served, dir, options, shown, memory })
+}
+
+/// As the daemon has them, for mounts that are attached later.
+fn settle_log(a: &Mount, options: &mut Options) {
     options.daemon.log_level = a.log_level.or(options.daemon.log_level);
     let log_file = a.log_file.as_ref().or(options.daemon.log_file.as_ref());
     options.daemon.log_file =
         log_file.map(|log| std::path::absolute(log).unwrap_or_else(|_| log.clone()));
-    let daemon = Daemon { volume, dir, options, shown: a.options.join(","), memory };
+}
+
+/// Serves the mount in this process, or has another one do it.
+fn serve(a: &Mount, daemon: &Daemon) -> Outcome {
     if a.daemon_child {
         // The daemon's standard error is not shown: the parent reports what went wrong.
         start_log(a, &daemon.options).inspect_err(|f| {
             send(&Message::Failed { code: f.code, message: f.message.clone() });
         })?;
-        return background(&daemon);
+        return background(daemon);
     }
     if a.foreground {
         start_log(a, &daemon.options)?;
         let mut report = Terminal(Display::new());
         return daemon.run(&mut report);
     }
-    spawn(a, &daemon)
+    spawn(a, daemon)
 }
 
 /// The options, and how the process that is to be the daemon stands to the kernel's memory.

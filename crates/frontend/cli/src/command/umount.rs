@@ -5,11 +5,13 @@
 //! something to wait for.
 
 use crate::command::live::check_log_of;
-use crate::control::client::{Daemon, Reached, Silence, is_there, reach};
+use crate::control::client::{Daemon, Reached, Silence, is_served, is_there, reach};
 use crate::control::messages::{Gone, Left, Op};
 use crate::control::waiting::{PATIENCE, Waiting};
 use crate::options::args::Umount;
+use crate::options::parsed::ServedOptions;
 use crate::options::place::resolve;
+use crate::options::served::{absolute, served};
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output::complain;
 use rustix::fs::{Mode, OFlags};
@@ -70,7 +72,10 @@ pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
     let given = match plain_mount_point(&a.dir) {
         Some(dir) => dir,
-        None => resolve(&a.dir).map_err(|e| about(&e))?,
+        None => match served(&a.dir, &ServedOptions::default()) {
+            Ok(Some(served)) => absolute(&a.dir, &served).map_err(|e| about(&e))?,
+            _ => resolve(&a.dir).map_err(|e| about(&e))?,
+        },
     };
     let mount = mounted_as(&given).map_err(|e| about(&e))?;
     let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
@@ -190,13 +195,14 @@ fn leave_dead(a: &Umount, mount: &MountEntry) -> Outcome {
 
 fn died(a: &Umount, mount: &MountEntry) -> Failure {
     let volume = mount.source.display();
-    Failure::about(
-        &a.dir,
-        format!(
-            "its daemon had died; the mount is detached, but the volume is not plain ext4 yet: run \
-             `siftfs recover {volume}`, or mount it again"
+    let then = match is_served(mount) {
+        true => format!("its volume is the server's at {volume}: mount it again"),
+        false => format!(
+            "but the volume is not plain ext4 yet: run `siftfs recover {volume}`, or mount it again"
         ),
-    )
+    };
+    let what = format!("its daemon had died; the mount is detached, {then}");
+    Failure::about(&a.dir, what)
 }
 
 /// Waits until the daemon has closed the volume and is gone; not if the mount was not the last one.
@@ -229,6 +235,9 @@ fn wait_closed(
             Err(Silence::Stopped) => return Err(about(&daemon.stopped())),
             Err(Silence::Error(e)) => return Err(Failure::about(&a.dir, e)),
             Err(Silence::Ended) => {
+                if is_served(mount) {
+                    return Err(died(a, mount));
+                }
                 let volume = mount.source.display();
                 return Err(about(&format!(
                     "the daemon died before the volume was plain ext4; nothing acknowledged is lost: \

@@ -279,11 +279,18 @@ pub fn is_there(mount: &MountEntry) -> bool {
 /// What is said of a mount whose daemon has died.
 pub fn has_died(given: &Path, mount: &MountEntry) -> Failure {
     let volume = mount.source.display();
-    Failure::about(
-        given,
-        format!(
-            "the mount's daemon has died; mount {volume} again (that recovers it), or `siftfs umount` the \
-             directory and `siftfs recover` the volume"
+    let then = match is_served(mount) {
+        true => format!("mount {volume} again, or `siftfs umount` the directory"),
+        false => format!(
+            "mount {volume} again (that recovers it), or `siftfs umount` the directory and `siftfs recover` \
+             the volume"
         ),
-    )
+    };
+    Failure::about(given, format!("the mount's daemon has died; {then}"))
+}
+
+/// Is the volume of the mount served by another process? Its address is no path; of all others the
+/// table has the whole path.
+pub fn is_served(mount: &MountEntry) -> bool {
+    !mount.source.is_absolute()
 }

@@ -13,7 +13,10 @@ use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::Traffic;
 use siftfs_grantor::{Counts, IngestCounts, Program};
 use siftfs_proto::{Credentials, FileService, Reply, Request};
-use siftfs_status::{Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, Status};
+use siftfs_status::{
+    Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus, Server,
+    Status,
+};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -30,6 +33,7 @@ const TOLD: Duration = Duration::from_millis(250);
 
 /// What is said of a reply that belongs to another request.
 const ODD: &str = "the volume answered with something else";
+const AFTER_A_LOSS: &str = "unmount it, and mount it again when the server is back";
 const NO_TRIM: &str =
     "what the volume lies on cannot take space back, or the volume's blocks are reserved";
 
@@ -47,6 +51,8 @@ pub struct Info {
     pub backlog: Box<dyn Fn() -> u64 + Send + Sync>,
     /// The process that closing the volume waits for.
     pub waiting: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    /// The process that serves the volume, if it is another one.
+    pub server: Box<dyn Fn() -> Option<Server> + Send + Sync>,
 }
 
 struct Shared {
@@ -258,9 +264,17 @@ impl Shared {
 
     /// The document, with `front` as its mount, or the oldest.
     fn status(&self, front: Option<Arc<Mounted>>) -> Result<Status, String> {
+        let server = (self.info.server)();
+        let lost = server.as_ref().and_then(|server| server.lost.clone());
         let runtime = match self.call(Request::Status) {
             Ok(Reply::Status(runtime)) => *runtime,
             Ok(_) => return Err(ODD.into()),
+            // What is known without it is said all the same.
+            Err(_) if lost.is_some() => RuntimeStatus {
+                failed: lost.map(|why| format!("the server is lost: {why}")),
+                remedy: Some(AFTER_A_LOSS.into()),
+                ..RuntimeStatus::default()
+            },
             Err(e) => return Err(e.to_string()),
         };
         let mounts: Vec<Mount> = self.mounts.live().iter().map(|f| mount(f)).collect();
@@ -279,6 +293,7 @@ impl Shared {
             request_loop: one.request_loop,
             warnings,
             mounts,
+            server,
             runtime,
         })
     }

@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod metrics_server;
 pub mod mounts;
 pub mod notify;
+pub mod origin;
 pub mod private;
 pub mod processors;
 pub mod serve;

@@ -12,11 +12,12 @@ use crate::daemon::mounts::live::Mounts;
 use crate::daemon::mounts::mounted::{Mounted, Wanted, leave_apart, places_of, take_away};
 use crate::daemon::mounts::settings::Settings;
 use crate::daemon::mounts::subdir;
+use crate::daemon::origin::Origin;
 use crate::options::keys::Admit;
 use crate::options::parsed::Options;
+use crate::options::served::Served;
 use crate::show::failure::{Failure, Outcome};
 use siftfs_fuse::{MountEntry, Syncing, detach, unmount};
-use siftfs_placement::LocalVolume;
 use siftfs_remote::{Listener as Clients, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -44,8 +45,10 @@ pub trait Report {
 
 /// One mount to be.
 pub struct Daemon {
-    /// The volume, absolute.
+    /// The volume, absolute, or where it is served.
     pub volume: PathBuf,
+    /// The process that serves it, if it is another one.
+    pub served: Option<Served>,
     /// Where to mount the volume, absolute, without links.
     pub dir: PathBuf,
     /// Options.
@@ -70,8 +73,12 @@ impl Daemon {
         let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
         let listeners = self.listeners()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
-        let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
-            .map_err(|e| about(&e))?;
+        let volume = match &self.served {
+            Some(served) => Origin::served(served, &self.options),
+            None => {
+                Origin::open(&self.volume, &self.options, &mut progress).map_err(|e| about(&e))?
+            }
+        };
         if let Some(place) = volume.volatile_place() {
             report.volatile(&place);
         }
@@ -81,7 +88,7 @@ impl Daemon {
             report.warning(&self.volume, text);
         }
         let (ends, ended) = channel();
-        let mounts = Mounts::new(&self.volume, (volume.sessions(), volume.private_logs()), ends);
+        let mounts = Mounts::new(&self.volume, volume.source(), ends);
         let control = match self.start(&mounts, &volume) {
             Ok(control) => control,
             Err(failure) => {
@@ -109,10 +116,7 @@ impl Daemon {
         // Of mounts that are in use when a signal ends the daemon.
         mounts.live().iter().for_each(|front| front.end_logs());
         mounts.gate().close();
-        let closed = volume.close().map_err(|e| {
-            let hint = "run `siftfs recover` on it, or mount it again";
-            Failure::about(&self.volume, format!("{e}; the volume was not closed: {hint}"))
-        });
+        let closed = volume.close().map_err(|e| about(&e));
         let result = closed.and(result);
         if let Err(f) = &result {
             tracing::error!(error = f.message, "ended");
@@ -134,7 +138,8 @@ impl Daemon {
     }
 
     /// Serves the volume there until what is returned is dropped. Mounts go on without that.
-    fn listen(&self, listeners: Vec<Clients>, volume: &LocalVolume) -> Option<Listening> {
+    fn listen(&self, listeners: Vec<Clients>, volume: &Origin) -> Option<Listening> {
+        let Origin::Local(volume) = volume else { return None };
         if listeners.is_empty() {
             return None;
         }
@@ -149,7 +154,7 @@ impl Daemon {
     }
 
     /// Makes and serves the first mount, and listens for commands.
-    fn start(&self, mounts: &Arc<Mounts>, open: &LocalVolume) -> Result<ControlServer, Failure> {
+    fn start(&self, mounts: &Arc<Mounts>, open: &Origin) -> Result<ControlServer, Failure> {
         let place = mounts.begin().map_err(|_| Failure::plain("no room for a mount"))?;
         let mut options = self.options.clone();
         let about = |e: String| Failure::about(&self.volume, e);
@@ -157,7 +162,7 @@ impl Daemon {
         let found = subdir::find(mounts, options.subdir.as_deref()).map_err(about)?;
         options.mount.root = found.ino;
         attach::bind(&mut options);
-        let made = mounts.open_front(&options.mount).map_err(Failure::plain)?;
+        let made = mounts.open_front(&options.mount).map_err(about)?;
         let on = |e: io::Error| Failure::plain(format!("mount on {}: {e}", self.dir.display()));
         siftfs_fuse::attach(made.tree(), &self.dir).map_err(on)?;
         let mount = made.attached().map_err(on)?;
@@ -170,10 +175,11 @@ impl Daemon {
             log: open.log_path().map(Path::to_path_buf),
             settings: Settings::new(options.clone(), open.remounter()),
             warnings,
-            backlog: Box::new(open.backlog()),
-            waiting: Box::new(open.waiting()),
+            backlog: open.backlog(),
+            waiting: open.waiting(),
+            server: open.server(),
         };
-        let service = mounts.gate().before(open.endpoint());
+        let service = mounts.gate().before(open.service());
         let started = mounts
             .listen(&entry)
             .and_then(|listener| ControlServer::start(listener, mounts, service, info))

@@ -28,8 +28,8 @@ cannot be run.";
 
 const SERVE_HELP: &str = "\
 It says on standard output where it listens, and serves until SIGTERM; then the volume is plain ext4 again. \
-Programs reach it by siftfs::Volume::connect (Rust), and are as if they had opened the volume themselves: a unix \
-socket is for its owner and root alone, who may do anything. Over TCP the keys of machines decide (`siftfs key`), by \
+Programs reach it by siftfs::Volume::connect (Rust), and are as if they had opened the volume themselves; \
+`siftfs mount ADDRESS DIR` mounts it. A unix socket is for its owner and root alone, who may do anything. Over TCP the keys of machines decide (`siftfs key`), by \
 the lines of the file authorized, and what is said is encrypted. With --insecure nothing says who connects: clients \
 are users without privileges, of their own choice, so listen where only trusted machines reach.";
 
@@ -62,7 +62,7 @@ pub enum Command {
     Mount(Mount),
     /// Do the background work of a volume that is mounted with --service: journaling, checkpoints
     Device(Device),
-    /// Serve a volume to programs that reach it by a socket, without a mount
+    /// Serve a volume to programs and mounts that reach it by a socket
     Serve(Serve),
     /// Unmount; returns when the volume is plain ext4
     Umount(Umount),
@@ -243,7 +243,7 @@ pub struct Status {
 #[derive(Args)]
 #[command(after_help = crate::options::table::help())]
 pub struct Mount {
-    /// The volume
+    /// The volume; or where another process serves it: unix:PATH, tcp:HOST:PORT or HOST:/VOLUME
     pub volume: PathBuf,
     /// An existing directory
     pub dir: PathBuf,

@@ -35,6 +35,15 @@ impl Given<'_> {
         }
     }
 
+    /// The name of a served volume: that of a file, or a UUID.
+    pub fn volume(&self) -> Result<String, String> {
+        let odd = |c: char| c.is_control() || c == '/';
+        match self.value.len() {
+            1..=255 if !self.value.contains(odd) => Ok(self.value.into()),
+            _ => Err(self.wrong("not a name of 1 to 255 bytes without `/`")),
+        }
+    }
+
     /// A number of hundredths, from `low` to `high`.
     pub fn percent(&self, low: u8, high: u8) -> Result<u8, String> {
         let n = self.number(low.into(), high.into())?;

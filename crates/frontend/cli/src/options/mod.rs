@@ -6,5 +6,6 @@ pub mod keys;
 pub mod mount;
 pub mod parsed;
 pub mod place;
+pub mod served;
 pub mod size;
 pub mod table;

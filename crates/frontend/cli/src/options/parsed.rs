@@ -31,6 +31,8 @@ pub struct Options {
     pub daemon: DaemonOptions,
     /// For the process that does the background work.
     pub service: ServiceOptions,
+    /// For a volume that another process serves.
+    pub served: ServedOptions,
 }
 
 /// Where the logs lie by which programs make durable themselves what they wrote.
@@ -43,6 +45,15 @@ pub enum FileLogs {
     Beside,
     /// In this directory.
     In(LogsPlace),
+}
+
+/// A volume that another process serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedOptions {
+    /// Its name or UUID.
+    pub volume: Option<String>,
+    /// The server's port, if it is named as `HOST:/VOLUME`.
+    pub port: Option<u16>,
 }
 
 /// Which process does the background work.

@@ -4,7 +4,7 @@ use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram, Memory, Mount,
-    PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Status, Urgency,
+    PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +16,7 @@ pub fn text(s: &Status) -> String {
         ("mounted on", format!("{}, for {}", s.dir, duration(s.uptime_s))),
         ("daemon", format!("siftfs {}, pid {}", s.version, s.pid)),
     ];
+    lines.extend(s.server.as_ref().map(|server| ("server", served_by(server))));
     if let Some(log) = &s.log {
         lines.insert(1, ("log", log.clone()));
     }
@@ -29,8 +30,13 @@ pub fn text(s: &Status) -> String {
     }
     lines.push(("state", state(s)));
     lines.extend(s.warnings.iter().map(|text| ("warning", text.clone())));
-    lines.push(("service", service(r)));
-    lines.push(("processor", processor(r)));
+    if s.server.as_ref().is_some_and(|server| server.lost.is_some()) {
+        // Nothing is known of the volume.
+        lines.push(("requests", reasons(&s.requests, str::to_string)));
+        return aligned(lines);
+    }
+    lines.push(("service", service(s)));
+    lines.push(("processor", processor(s)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
     lines.push(("", request_loop(&s.request_loop)));
     for device in &r.devices {
@@ -70,11 +76,19 @@ pub fn text(s: &Status) -> String {
     }
     lines.push(("foreground", io(&r.storage.sum(|o| o.foreground))));
     lines.push(("background", io(&r.storage.sum(|o| o.background))));
-    let mut out = String::new();
-    for (title, line) in lines {
-        out.push_str(&format!("{title:<13} {line}\n"));
+    aligned(lines)
+}
+
+fn aligned(lines: Vec<(&str, String)>) -> String {
+    lines.into_iter().map(|(title, line)| format!("{title:<13} {line}\n")).collect()
+}
+
+/// Which process serves the volume. What follows of storage is in that one.
+fn served_by(server: &Server) -> String {
+    match &server.lost {
+        None => format!("{}, connected; {} calls", server.peer, count(server.calls)),
+        Some(why) => format!("{} LOST after {} calls: {why}", server.address, count(server.calls)),
     }
-    out
 }
 
 /// Does the volume serve? If not: why, since when, and what to do.
@@ -150,10 +164,11 @@ fn request_loop(l: &RequestLoop) -> String {
 }
 
 /// Which process does the background work, or which one is waited for.
-fn service(r: &RuntimeStatus) -> String {
-    let Some(l) = &r.link.remote else { return "in this process".into() };
+fn service(s: &Status) -> String {
+    let whose = if s.server.is_some() { "in the server's process" } else { "in this process" };
+    let Some(l) = &s.runtime.link.remote else { return whose.into() };
     let mut line = match (l.connected, l.fallback) {
-        (true, true) => format!("in this process, in place of the one at {}", l.address),
+        (true, true) => format!("{whose}, in place of the one at {}", l.address),
         (true, false) => format!("{}, {} messages", l.peer, count(l.messages)),
         (false, _) => {
             let since = l.away_s.map_or_else(String::new, |s| format!(" for {}", duration(s)));
@@ -166,7 +181,7 @@ fn service(r: &RuntimeStatus) -> String {
             format!("WAITING{since} for the device process at {}: {why}{then}", l.address)
         }
     };
-    let device = r.service.device.as_ref().map_or(0, |d| d.refusals);
+    let device = s.runtime.service.device.as_ref().map_or(0, |d| d.refusals);
     for (n, what) in [
         (l.losses, "lost"),
         (l.takeovers, "taken over here"),
@@ -182,9 +197,11 @@ fn service(r: &RuntimeStatus) -> String {
 }
 
 /// Processor time of the two sides.
-fn processor(r: &RuntimeStatus) -> String {
+fn processor(s: &Status) -> String {
+    let r = &s.runtime;
     let spent = |us: u64| latency(us as f64 * 1e3);
-    let mount = format!("{} here", spent(r.link.host_cpu_us));
+    let whose = if s.server.is_some() { "at the server" } else { "here" };
+    let mount = format!("{} {whose}", spent(r.link.host_cpu_us));
     // In this process's own place its time is in the first figure.
     let elsewhere = r.link.remote.as_ref().is_some_and(|l| !l.fallback);
     match &r.service.device {

@@ -144,3 +144,18 @@ fn a_mount_that_failed_and_one_that_did_nothing() {
         "{idle}"
     );
 }
+
+#[test]
+fn who_serves_the_volume() {
+    let of = |server: &str, rest: &str| text(&status(&format!(r#"{{"server":{server}{rest}}}"#)));
+    let there = of(r#"{"address":"unix:/x","peer":"the server in process 7","calls":1234}"#, "");
+    assert!(there.contains("the server in process 7, connected; 1,234 calls"), "{there}");
+    assert!(
+        there.contains("in the server's process") && there.contains("at the server"),
+        "{there}"
+    );
+    let lost = r#"{"address":"unix:/x","lost":"it has ended","calls":5}"#;
+    let gone = of(lost, r#","runtime":{"failed":"the server is lost"}"#);
+    assert!(gone.contains("unix:/x LOST after 5 calls: it has ended"), "{gone}");
+    assert!(gone.contains("FAILED: the server is lost") && !gone.contains("fsync  "), "{gone}");
+}

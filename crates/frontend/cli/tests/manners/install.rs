@@ -40,6 +40,7 @@ fn install_and_uninstall() {
     for file in [
         "opt/siftfs/bin/siftfs".to_string(),
         "opt/siftfs/lib/systemd/system/siftfs@.service".into(),
+        "opt/siftfs/lib/systemd/system/siftfs-serve@.service".into(),
         format!("{share}/bash-completion/completions/siftfs"),
         format!("{share}/zsh/site-functions/_siftfs"),
         format!("{share}/fish/vendor_completions.d/siftfs.fish"),

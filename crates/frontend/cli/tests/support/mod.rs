@@ -2,6 +2,7 @@
 
 pub mod keys;
 pub mod served;
+pub mod serving;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -150,6 +151,7 @@ impl Setup {
 impl Drop for Setup {
     fn drop(&mut self) {
         while siftfs_fuse::detach(Path::new(self.dir())).is_ok() {}
+        serving::forget(self.volume());
     }
 }
 
@@ -270,11 +272,20 @@ fn beside(first: &str, own: &[&str]) -> String {
 /// more.
 pub fn siftfs(args: &[&str]) -> Ran {
     let mut command = Command::new(SIFTFS);
+    let mut all: Vec<String> = args.iter().map(ToString::to_string).collect();
+    if args.first() != Some(&"mount") {
+        serving::make_way(args);
+    } else if serving::everywhere() {
+        match serving::instead(args) {
+            Ok(instead) => all = instead,
+            Err(ran) => return ran,
+        }
+    }
     match (args, std::env::var("SIFTFS_TEST_OPTIONS")) {
         (["mount", rest @ ..], Ok(options)) => {
-            command.args(["mount", "-o", &beside(&options, rest)]).args(rest);
+            command.args(["mount", "-o", &beside(&options, rest)]).args(&all[1..]);
         }
-        _ => drop(command.args(args)),
+        _ => drop(command.args(all)),
     }
     for _ in 0..100 {
         let ran = Ran::from(command.output().unwrap());
@@ -296,6 +307,7 @@ pub fn libraries() -> PathBuf {
 }
 
 pub fn run(program: &str, args: &[&str]) -> Ran {
+    serving::make_way(args);
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     Command::new(program).args(args).env("PATH", path).output().unwrap().into()
 }

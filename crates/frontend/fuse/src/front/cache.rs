@@ -7,7 +7,7 @@ use crate::serve::scope::Part;
 use crate::serve::server::Server;
 use crate::serve::told::TakesBack;
 use siftfs_base::InodeNr;
-use siftfs_proto::{Cache, Notice};
+use siftfs_proto::{Cache, Notice, Owed};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -74,6 +74,18 @@ impl Cache for Front {
         self.part.show_notice(&mut notice);
         if let Some(teller) = self.teller.get() {
             teller.forget_all(notice);
+        }
+    }
+
+    fn lost(&self, known: Vec<InodeNr>) {
+        let mut owed = Owed::default();
+        let mut notice = Notice::new(&mut owed);
+        notice.attributes = known;
+        // It needs no lookup.
+        notice.attributes.push(self.part.0);
+        self.part.show_notice(&mut notice);
+        if let Some(teller) = self.teller.get() {
+            teller.lost(&notice.attributes);
         }
     }
 }

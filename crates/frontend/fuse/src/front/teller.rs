@@ -110,6 +110,23 @@ impl Teller {
         let _ = self.words.send(Word::All(notice));
     }
 
+    /// Nobody tells anything any more, and every request is an error: the kernel is to ask about
+    /// these inodes, and keeps no page of them. Waits for pages that are locked by requests, whose
+    /// answers are errors.
+    pub(super) fn lost(&self, inodes: &[InodeNr]) {
+        self.known.share(true);
+        for ino in inodes {
+            forget(&self.notifier, *ino);
+        }
+        for ino in inodes.iter().filter(|ino| self.known.has_pages(**ino).is_some()) {
+            if let Err(error) = self.notifier.drop_pages(node(*ino), 0, 0)
+                && !is_gone(&error)
+            {
+                tracing::error!(ino, %error, "the kernel may show a file as it was");
+            }
+        }
+    }
+
     /// Takes back what `notice` names. Answers that are given from here on count for no longer than
     /// other front ends have left the directory alone.
     pub(super) fn tell(&self, notice: Notice) {

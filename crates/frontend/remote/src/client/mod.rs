@@ -1,16 +1,22 @@
 //! The client's side: a session of a volume that another process serves.
 
+mod aside;
+mod looked;
+mod owing;
 mod receive;
 mod slots;
 
 use crate::{Address, FileProtocol, Opening, TransportOptions};
-use siftfs_base::{Error, Result, errno};
+use aside::Aside;
+use looked::LookedUp;
+use owing::Owing;
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FromServer, SLOTS, ToServer, data_of};
-use siftfs_proto::{Cache, Completion, Credentials, FileService, Reply, Request};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
 use siftfs_transport::{Connection, Received, Receiver, Secured, Sender, reach};
 use slots::{Slots, Then};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,9 +35,32 @@ pub struct Client {
 struct Link {
     sender: Arc<dyn Sender<ToServer>>,
     slots: Slots,
-    cache: Option<Arc<dyn Cache>>,
+    cache: Option<Caching>,
+    /// Does what follows the answers of calls that no thread waits for.
+    answers: Arc<Aside>,
     peer: String,
     calls: AtomicU64,
+    /// The session ends because its client wants it to.
+    leaving: AtomicBool,
+}
+
+/// What there is for a session that caches.
+struct Caching {
+    cache: Arc<dyn Cache>,
+    looked_up: Arc<LookedUp>,
+    owing: Owing,
+    /// Has the cache take notices back, which may wait for the kernel.
+    notices: Aside,
+    /// Notices that are not taken back.
+    open: Arc<AtomicUsize>,
+}
+
+impl Caching {
+    fn new(cache: Arc<dyn Cache>) -> Result<Self> {
+        let notices = Aside::start("siftfs-notices")?;
+        let (looked_up, owing, open) = Default::default();
+        Ok(Self { cache, looked_up, owing, notices, open })
+    }
 }
 
 impl std::fmt::Debug for Client {
@@ -71,8 +100,15 @@ impl Client {
         let Connection { sender, mut receiver, peer, .. } = end;
         sender.send(ToServer::Open(Box::new(opening)))?;
         let (volume, slots, bytes) = opened(&mut *receiver, &peer)?;
-        let slots = Slots::new(slots, bytes);
-        let link = Arc::new(Link { sender, slots, cache, peer, calls: AtomicU64::new(0) });
+        let link = Arc::new(Link {
+            sender,
+            slots: Slots::new(slots, bytes),
+            cache: cache.map(Caching::new).transpose()?,
+            answers: Arc::new(Aside::start("siftfs-answers")?),
+            peer,
+            calls: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+        });
         let theirs = link.clone();
         let receives = std::thread::Builder::new()
             .name("siftfs-client".into())
@@ -94,6 +130,19 @@ impl Client {
     /// Calls that were sent.
     pub fn calls(&self) -> u64 {
         self.link.calls.load(Ordering::Relaxed)
+    }
+
+    /// Ends the session in order, also while others have this. Later calls are errors.
+    pub fn leave(&self) {
+        self.link.leaving.store(true, Ordering::SeqCst);
+        // One that is gone needs to know nothing.
+        let _ = self.link.sender.send(ToServer::Bye);
+        self.link.sender.close();
+    }
+
+    /// Why nothing can be called any more, if it is so.
+    pub fn lost(&self) -> Option<Error> {
+        self.link.slots.broken()
     }
 }
 
@@ -119,18 +168,54 @@ fn opened(receiver: &mut dyn Receiver<FromServer>, peer: &str) -> Result<Terms> 
 
 impl FileService for Client {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        let ticket = self.link.slots.enter(data_of(&req));
-        let (slot, number) = ticket.begin(Then::Wake)?;
-        self.link.transmit((slot, number), cred, req);
-        ticket.wait(slot)
+        let (result, owed) = self.call_owing(cred, req);
+        owed.wait();
+        result
     }
 
+    fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
+        let link = &*self.link;
+        let entry = match waits_for_others(&req) {
+            Some(beyond) => link.slots.enter_long(beyond),
+            None => link.slots.enter(data_of(&req)),
+        };
+        let call = match entry.begin(Then::Wake) {
+            Ok(call) => call,
+            Err(error) => return (Err(error), Owed::default()),
+        };
+        let asked = link.cache.as_ref().and_then(|caching| caching.looked_up.asks(&req));
+        link.transmit(call, cred, req);
+        let result = entry.wait(call.0);
+        let Some(caching) = &link.cache else { return (result, Owed::default()) };
+        caching.looked_up.answered(asked, &result);
+        (result, caching.owing.take(call))
+    }
+
+    /// The server says what it knows of; what is on its way is asked for here.
+    fn has_looked_up(&self, ino: InodeNr) -> bool {
+        self.link.cache.as_ref().is_none_or(|caching| caching.looked_up.has(ino))
+    }
+
+    /// What waits for another program has no thread meanwhile. Everything else is answered on the
+    /// caller's, which costs no hand-over.
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
-        let ticket = self.link.slots.enter(data_of(&req));
-        match ticket.begin_then(done) {
+        let Some(beyond) = waits_for_others(&req) else { return done(self.call(cred, req)) };
+        // The thread that receives does not wait for what follows an answer (rule R51).
+        let aside = self.link.answers.clone();
+        let then: Completion = Box::new(move |result| aside.give(move || done(result)));
+        match self.link.slots.enter_long(beyond).begin_then(then) {
             Ok(call) => self.link.transmit(call, cred, req),
-            Err((error, done)) => done(Err(error)),
+            Err((error, then)) => then(Err(error)),
         }
+    }
+}
+
+/// Is it answered when another program has done something? Then what it is where too many such wait.
+fn waits_for_others(request: &Request) -> Option<i32> {
+    match request {
+        Request::SetLock { ask, .. } => ask.wait.is_some().then_some(libc::ENOLCK),
+        Request::Wait { .. } => Some(libc::EAGAIN),
+        _ => None,
     }
 }
 
@@ -154,9 +239,7 @@ impl Link {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // One that is gone needs to know nothing.
-        let _ = self.link.sender.send(ToServer::Bye);
-        self.link.sender.close();
+        self.leave();
         if let Some(thread) = self.receives.take()
             && thread.thread().id() != std::thread::current().id()
         {

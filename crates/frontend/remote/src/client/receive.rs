@@ -1,11 +1,14 @@
 //! The thread that receives what a server says.
 
-use super::Link;
+use super::{Caching, Link};
 use siftfs_base::{Error, Result, corrupt};
 use siftfs_calls::{FromServer, ToServer, Told};
 use siftfs_proto::{Notice, Owed};
-use siftfs_transport::{Received, Receiver, Sender};
-use std::sync::Arc;
+use siftfs_transport::{Received, Receiver};
+use std::sync::atomic::Ordering;
+
+/// Notices that a server may have open. All its other sessions together do not wait for more.
+const MOST_NOTICES: usize = 1 << 18;
 
 impl Link {
     /// Receives until the connection ends; then nothing can be called any more.
@@ -25,6 +28,20 @@ impl Link {
             }
         };
         self.slots.broke(&error);
+        self.sender.close();
+        self.over();
+    }
+
+    /// Nothing more is told: what the cache has counts no more.
+    fn over(&self) {
+        let Some(caching) = &self.cache else { return };
+        caching.owing.end();
+        if self.leaving.load(Ordering::SeqCst) {
+            return;
+        }
+        caching.cache.shares(true);
+        let (cache, looked_up) = (caching.cache.clone(), caching.looked_up.clone());
+        caching.notices.give(move || cache.lost(looked_up.all()));
     }
 
     fn take(&self, message: FromServer) -> Result<()> {
@@ -36,9 +53,26 @@ impl Link {
                     false => broke("it answers a call that is not under way"),
                 }
             }
+            FromServer::Owing { slot, number, result } => {
+                let Some(caching) = &self.cache else {
+                    return broke("it answers a session that does not cache before it is done");
+                };
+                caching.owing.owes((slot, number));
+                match self.slots.answer(slot, number, result.map(|reply| *reply)) {
+                    true => Ok(()),
+                    false => broke("it answers a call that is not under way"),
+                }
+            }
+            FromServer::Settled { slot, number } => {
+                let settled = |caching: &Caching| caching.owing.settled((slot, number));
+                match self.cache.as_ref().is_some_and(settled) {
+                    true => Ok(()),
+                    false => broke("it settles a call that owes nothing"),
+                }
+            }
             FromServer::Notice { notice, all, told } => self.notice(notice, all, told),
             FromServer::Shares { others } => {
-                self.cache.iter().for_each(|cache| cache.shares(others));
+                self.cache.iter().for_each(|caching| caching.cache.shares(others));
                 Ok(())
             }
             FromServer::Ended { reason } => {
@@ -52,23 +86,36 @@ impl Link {
 
     /// Has the session's cache take something back, and says so when it has.
     fn notice(&self, number: u64, all: bool, told: Told) -> Result<()> {
-        let Some(cache) = &self.cache else {
-            let why = "it tells a session that does not cache";
-            return Err(corrupt(format!("message from {}", self.peer), why));
+        let broke = |why: &str| Err(corrupt(format!("message from {}", self.peer), why));
+        let Some(caching) = &self.cache else {
+            return broke("it tells a session that does not cache");
         };
-        let mut owed = Owed::default();
-        let mut notice = Notice::new(&mut owed);
-        notice.attributes = told.attributes;
-        notice.sizes = told.sizes;
-        notice.data = told.data.into_iter().map(|(ino, (start, end))| (ino, start, end)).collect();
-        notice.names = told.names;
-        match all {
-            true => cache.forget_all(notice),
-            false => cache.take_back(notice),
+        if caching.open.fetch_add(1, Ordering::SeqCst) >= MOST_NOTICES {
+            return broke("it tells more than it waits for");
         }
-        let sender: Arc<dyn Sender<ToServer>> = self.sender.clone();
-        // A connection that is gone says so to its callers.
-        owed.then(Box::new(move || drop(sender.send(ToServer::Taken { notice: number }))));
+        let (cache, looked_up) = (caching.cache.clone(), caching.looked_up.clone());
+        looked_up.notice(&told.attributes);
+        let (sender, open) = (self.sender.clone(), caching.open.clone());
+        caching.notices.give(move || {
+            let mut owed = Owed::default();
+            let mut notice = Notice::new(&mut owed);
+            let attributes = told.attributes.clone();
+            notice.attributes = told.attributes;
+            notice.sizes = told.sizes;
+            let data = told.data.into_iter();
+            notice.data = data.map(|(ino, (start, end))| (ino, start, end)).collect();
+            notice.names = told.names;
+            match all {
+                true => cache.forget_all(notice),
+                false => cache.take_back(notice),
+            }
+            owed.then(Box::new(move || {
+                looked_up.taken(&attributes);
+                open.fetch_sub(1, Ordering::SeqCst);
+                // A connection that is gone says so to its callers.
+                let _ = sender.send(ToServer::Taken { notice: number });
+            }));
+        });
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The slots of a client's session: which thread, or what else, waits for which call.
 
-use siftfs_base::{Error, Result};
+use siftfs_base::{Error, Result, errno};
 use siftfs_proto::{Completion, Reply};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -21,10 +21,27 @@ struct Slot {
     answer: Option<Result<Reply>>,
     /// Bytes of the call that is under way.
     bytes: u64,
+    /// It waits for another program.
+    long: bool,
 }
+
+/// How long a call may keep its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// As long as the server needs.
+    Short,
+    /// Until another program does something. One more is this errno.
+    Long(i32),
+}
+
+/// Of a session's slots, those of eight that calls may have together which wait for other programs.
+/// The rest stay free for what such programs wait for.
+const LONG_EIGHTHS: usize = 5;
 
 struct State {
     slots: Vec<Slot>,
+    /// Calls under way that wait for other programs.
+    long: usize,
     free: Vec<u32>,
     bytes: u64,
     /// Why nothing can be called any more.
@@ -45,6 +62,7 @@ pub(super) struct Slots {
 pub(super) struct Entry<'a> {
     slots: &'a Slots,
     bytes: u64,
+    length: Length,
 }
 
 impl Slots {
@@ -52,6 +70,7 @@ impl Slots {
         let count = slots as usize;
         let state = State {
             slots: std::iter::repeat_with(Slot::default).take(count).collect(),
+            long: 0,
             free: (0..slots).rev().collect(),
             bytes: 0,
             broken: None,
@@ -67,7 +86,12 @@ impl Slots {
     /// A call with this much data wants a slot.
     pub fn enter(&self, bytes: u64) -> Entry<'_> {
         // What is more than all goes alone.
-        Entry { slots: self, bytes: bytes.min(self.most) }
+        Entry { slots: self, bytes: bytes.min(self.most), length: Length::Short }
+    }
+
+    /// A call that waits for another program wants a slot. Where too many do, it is this errno.
+    pub fn enter_long(&self, beyond: i32) -> Entry<'_> {
+        Entry { slots: self, bytes: 0, length: Length::Long(beyond) }
     }
 
     /// The answer of a call. False if no such call is under way.
@@ -116,8 +140,14 @@ impl Slots {
     fn release(&self, state: &mut State, slot: u32) {
         let found = state.slots.get_mut(slot as usize).expect("a call began there");
         state.bytes -= std::mem::take(&mut found.bytes);
+        state.long -= usize::from(std::mem::take(&mut found.long));
         state.free.push(slot);
         self.room.notify_all();
+    }
+
+    /// Why nothing can be called any more, if it is so.
+    pub fn broken(&self) -> Option<Error> {
+        self.lock().broken.clone()
     }
 
     /// Nothing comes any more: every call that is under way, and each later one, is answered so.
@@ -142,7 +172,7 @@ impl Entry<'_> {
     /// Waits for a slot, and begins a call in it.
     ///
     /// # Errors
-    /// Nothing can be called any more.
+    /// Nothing can be called any more, or too many calls wait for other programs.
     pub fn begin(&self, then: Then) -> Result<(u32, u64)> {
         self.begin_or(then).map_err(|(error, _)| error)
     }
@@ -166,14 +196,22 @@ impl Entry<'_> {
             if let Some(error) = &state.broken {
                 return Err((error.clone(), then));
             }
+            let mut long = false;
+            if let Length::Long(beyond) = self.length {
+                if state.long >= state.slots.len() * LONG_EIGHTHS / 8 {
+                    return Err((errno(beyond), then));
+                }
+                long = true;
+            }
             let fits = state.bytes + self.bytes <= slots.most || state.bytes == 0;
             match state.free.pop() {
                 Some(slot) if fits => {
                     state.bytes += self.bytes;
                     let found = state.slots.get_mut(slot as usize).expect("it was free");
-                    (found.then, found.bytes) = (Some(then), self.bytes);
+                    (found.then, found.bytes, found.long) = (Some(then), self.bytes, long);
                     let number = found.next;
                     found.next = number.wrapping_add(1);
+                    state.long += usize::from(long);
                     return Ok((slot, number));
                 }
                 Some(slot) => state.free.push(slot),

@@ -66,3 +66,20 @@ fn all_calls_learn_that_the_connection_is_gone() {
     assert_eq!(entry.wait(slot), Err(gone.clone()));
     assert_eq!(slots.enter(0).begin(Then::Wake), Err(gone));
 }
+
+/// Calls that wait for other programs leave slots for what these do.
+#[test]
+fn waits_for_others_do_not_take_all_slots() {
+    let slots = Slots::new(16, 100);
+    for _ in 0..10 {
+        slots.enter_long(libc::ENOLCK).begin(Then::Wake).unwrap();
+    }
+    assert_eq!(slots.enter_long(libc::ENOLCK).begin(Then::Wake), Err(errno(libc::ENOLCK)));
+    let (slot, number) = slots.enter(0).begin(Then::Wake).unwrap();
+    assert!(slots.answer(slot, number, Ok(Reply::Done)));
+    assert_eq!(slots.enter(0).wait(slot), Ok(Reply::Done));
+    // One that is answered makes room for another.
+    assert!(slots.answer(0, 0, Ok(Reply::Done)));
+    assert_eq!(slots.enter_long(libc::ENOLCK).wait(0), Ok(Reply::Done));
+    slots.enter_long(libc::ENOLCK).begin(Then::Wake).unwrap();
+}

@@ -31,17 +31,44 @@ impl Outbox {
     }
 
     /// Sends from a thread that may wait for the client. One that is gone gets nothing, which its
-    /// receiver says.
+    /// receiver says. Nothing overtakes what waits: a client that was told that it is not alone any
+    /// more has been told so before it gets an answer that was made after that.
     pub fn send(&self, message: FromServer) {
-        if let Err(error) = self.sender.send(message) {
-            tracing::debug!(%error, "a client gets no answer");
+        if let Some(message) = self.line_up(message) {
+            self.transmit(message);
         }
     }
 
     /// Sends a small message at once, or has it sent.
     pub fn post(&self, message: FromServer) {
-        if !self.sender.try_send(message.clone()) {
+        if let Some(message) = self.line_up(message)
+            && !self.sender.try_send(message.clone())
+        {
             self.queue(message);
+        }
+    }
+
+    /// Has a message sent behind others that wait; gives it back if there are none.
+    fn line_up(&self, message: FromServer) -> Option<FromServer> {
+        let mut waiting = self.lock();
+        if !waiting.sending && waiting.messages.is_empty() {
+            return Some(message);
+        }
+        // What sends these comes back for it, also when the session is over.
+        waiting.messages.push_back(message);
+        self.more.notify_one();
+        None
+    }
+
+    /// Sends a connection's first message, also before what waits already. Nothing else is sent
+    /// meanwhile.
+    pub fn begin(&self, message: FromServer) {
+        self.transmit(message);
+    }
+
+    fn transmit(&self, message: FromServer) {
+        if let Err(error) = self.sender.send(message) {
+            tracing::debug!(%error, "a client gets no answer");
         }
     }
 
@@ -73,7 +100,7 @@ impl Outbox {
             };
             waiting.sending = true;
             drop(waiting);
-            self.send(message);
+            self.transmit(message);
             waiting = self.lock();
             waiting.sending = false;
         }
@@ -86,3 +113,7 @@ impl Outbox {
         self.more.notify_all();
     }
 }
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

@@ -10,8 +10,10 @@ use super::outbox::Outbox;
 use super::slots::Slots;
 use super::{Server, count};
 use siftfs_base::{Error, Result, errno};
-use siftfs_calls::{FileProtocol, FromServer, SLOTS, ToServer, check, data_of};
-use siftfs_proto::{Cache, Credentials, FileService, Reply, Request};
+use siftfs_calls::{
+    Claim, FileProtocol, FromServer, SLOTS, ToServer, check, check_kernels, data_of,
+};
+use siftfs_proto::{Cache, Credentials, FileService, Owed, Reply, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +29,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
+/// Changes of a session that may be answered before other sessions have taken note of them.
+const OWING: usize = 1024;
 
 /// Bytes of data in the calls of all sessions whose answers have not left.
 const ALL_BYTES: u64 = 1 << 30;
@@ -40,6 +44,8 @@ struct Answers {
     /// Bytes of data in calls whose answers have not left: of this session, and of all.
     data: AtomicU64,
     all_data: Arc<AtomicU64>,
+    /// Changes that are answered and that other sessions have not taken note of.
+    owing: AtomicUsize,
 }
 
 /// Data of a call, until its answer has left.
@@ -69,11 +75,20 @@ impl Drop for Data {
     }
 }
 
+/// A session as it was opened.
+struct Opened {
+    service: Arc<dyn FileService>,
+    /// It is told of what others change, and waits itself until others have been told.
+    caches: bool,
+    /// It speaks for a kernel.
+    kernel: bool,
+}
+
 struct Session<'a> {
     server: &'a Server,
     sender: &'a dyn Sender<FromServer>,
     peer: &'a str,
-    service: Arc<dyn FileService>,
+    opened: Opened,
     answers: Arc<Answers>,
     notices: Arc<Notices>,
     inbox: Mutex<Inbox>,
@@ -95,28 +110,29 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         (None, Some(key)) => Channel::Key(&key.line),
         (None, None) => Channel::Nobody,
     };
-    let service = match open(server, &mut receiver, channel, &notices) {
-        Ok(service) => service,
+    let opened = match open(server, &mut receiver, channel, &notices) {
+        Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
-            outbox.send(FromServer::Refused { reason: error.to_string() });
+            outbox.begin(FromServer::Refused { reason: error.to_string() });
             return sender.close();
         }
     };
     count(&server.counters.opened);
     tracing::debug!(peer, "a session was opened");
     let volume = server.volume.uuid();
-    outbox.send(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
+    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
     let session = Session {
         server,
         sender: &*sender,
         peer: &peer,
-        service,
+        opened,
         answers: Arc::new(Answers {
             outbox,
             slots: Slots::default(),
             data: AtomicU64::new(0),
             all_data: server.data.clone(),
+            owing: AtomicUsize::new(0),
         }),
         notices,
         inbox: Mutex::new(receiver),
@@ -134,7 +150,7 @@ fn open(
     inbox: &mut Inbox,
     channel: Channel<'_>,
     notices: &Arc<Notices>,
-) -> Result<Arc<dyn FileService>> {
+) -> Result<Opened> {
     let opening = match inbox.recv(Some(OPENING))? {
         Received::Message(ToServer::Open(opening)) => opening,
         Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
@@ -146,14 +162,16 @@ fn open(
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
-    let cache = opening.caches.then(|| notices.clone() as Arc<dyn Cache>);
+    let (caches, kernel) = (opening.caches, opening.claim == Claim::Kernel);
+    let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let opening = identity::judge(channel, opening.claim, is_called)?;
     let open = |cache| server.volume.open(opening, cache);
-    match channel {
-        Channel::Key(line) => super::bounded(line, cache, open),
-        Channel::Process(_) | Channel::Nobody => open(cache),
-    }
+    let service = match channel {
+        Channel::Key(line) => super::bounded(line, cache, open)?,
+        Channel::Process(_) | Channel::Nobody => open(cache)?,
+    };
+    Ok(Opened { service, caches, kernel })
 }
 
 impl Session<'_> {
@@ -260,11 +278,17 @@ impl Session<'_> {
 
     fn carry_out(&self, call: (u32, u64), credentials: &Credentials, request: Request) {
         count(&self.server.counters.calls);
+        let check = if self.opened.kernel { check_kernels } else { check };
         let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
         let data = match data {
             Ok(data) => data,
             Err(error) => return self.answers.give(call, Err(error), true),
         };
+        if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
+            let (result, owed) = self.opened.service.call_owing(credentials, request);
+            self.answers.give_owing(call, result, owed);
+            return drop(data);
+        }
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let done = move |result| {
             // A thread that flushes for all sessions does not wait for this one's client.
@@ -272,7 +296,7 @@ impl Session<'_> {
             answers.give(call, result, may_wait);
             drop(data);
         };
-        self.service.submit(credentials, request, Box::new(done));
+        self.opened.service.submit(credentials, request, Box::new(done));
     }
 
     /// The client broke a rule.
@@ -293,7 +317,7 @@ impl Session<'_> {
             return;
         }
         self.notices.end();
-        let ended = self.service.call(&Credentials::default(), Request::EndSession);
+        let ended = self.opened.service.call(&Credentials::default(), Request::EndSession);
         if let Err(error) = ended {
             tracing::debug!(%error, "the end of a session");
         }
@@ -302,7 +326,35 @@ impl Session<'_> {
     }
 }
 
+/// Is it answered by another thread than its own, or does its thread go on after the answer?
+fn has_its_way(request: &Request) -> bool {
+    use Request as R;
+    matches!(request, R::Fsync { .. } | R::Wait { .. } | R::SetLock { .. } | R::Read { .. })
+}
+
 impl Answers {
+    /// May one more change be answered before other sessions have taken note of it?
+    fn may_owe(&self) -> bool {
+        self.owing.load(Ordering::SeqCst) < OWING
+    }
+
+    /// Answers a change, and says when other sessions have taken note of it. No thread waits for
+    /// these.
+    fn give_owing(self: &Arc<Self>, call: (u32, u64), result: Result<Reply>, owed: Owed) {
+        if owed.is_settled() {
+            return self.give(call, result, true);
+        }
+        let (slot, number) = call;
+        self.slots.end(slot);
+        self.owing.fetch_add(1, Ordering::SeqCst);
+        self.outbox.send(FromServer::Owing { slot, number, result: result.map(Box::new) });
+        let answers = self.clone();
+        owed.then(Box::new(move || {
+            answers.owing.fetch_sub(1, Ordering::SeqCst);
+            answers.outbox.post(FromServer::Settled { slot, number });
+        }));
+    }
+
     fn give(&self, (slot, number): (u32, u64), result: Result<Reply>, may_wait: bool) {
         self.slots.end(slot);
         let answer = FromServer::Answer { slot, number, result: result.map(Box::new) };

@@ -1,5 +1,6 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
+use crate::command::mount::LATE_FORGETS;
 use crate::command::volume::{name_of, open_options};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
@@ -62,6 +63,8 @@ pub fn serve(a: &Serve) -> Outcome {
 
 fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
     let mut options = open_options(&a.parts);
+    // Clients may be mounts.
+    options.late_forgets = LATE_FORGETS;
     options.service = a.service.clone().map(|address| service(a, address)).transpose()?;
     let mut display = Display::new();
     let progress = &mut |what: &str, done, total| display.update(what, done, total);

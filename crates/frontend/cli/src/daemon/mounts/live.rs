@@ -5,11 +5,11 @@ use crate::control::messages::Device;
 use crate::daemon::mounts::mounted::{Mounted, Wanted, take_away};
 use crate::daemon::mounts::private_logs::{LogPlace, PrivateLogs};
 use crate::daemon::mounts::sockets::Sockets;
+use crate::daemon::origin::Source;
 use crate::options::parsed::Options;
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{Front, FuseMount, Gate, MountEntry, MountOptions, NewMount};
 use siftfs_grantor::Opens;
-use siftfs_placement::{PrivateLogs as Registry, Sessions};
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
 use signal_hook::consts::SIGXCPU;
 use std::io;
@@ -35,8 +35,7 @@ pub enum End {
 pub struct Mounts {
     volume: PathBuf,
     gate: Gate,
-    sessions: Sessions,
-    registry: Arc<Registry>,
+    source: Arc<dyn Source>,
     ends: Sender<End>,
     /// Held while `State::live` changes, so that names and mounts go together. Taken before it.
     sockets: Mutex<Option<Sockets>>,
@@ -109,17 +108,12 @@ fn relock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mounts {
-    /// None yet. `sessions` opens those of the volume, `ends` is told when the last is gone.
-    pub fn new(
-        volume: &Path,
-        (sessions, registry): (Sessions, Arc<Registry>),
-        ends: Sender<End>,
-    ) -> Arc<Self> {
+    /// None yet. `source` opens sessions of the volume, `ends` is told when the last is gone.
+    pub fn new(volume: &Path, source: Arc<dyn Source>, ends: Sender<End>) -> Arc<Self> {
         Arc::new(Self {
             volume: volume.to_path_buf(),
             gate: Gate::default(),
-            sessions,
-            registry,
+            source,
             ends,
             sockets: Mutex::default(),
             state: Mutex::default(),
@@ -141,14 +135,14 @@ impl Mounts {
     /// # Errors
     /// Those of the volume.
     pub fn session(&self, opening: Opening) -> VolumeResult<Arc<dyn FileService>> {
-        self.sessions.open(opening).map(|session| self.gate.before(session))
+        self.source.open(opening).map(|session| self.gate.before(session))
     }
 
     /// A session for a program's private log.
     fn lender(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
         let (identity, limits) = (Identity::Kernel, Limits::default());
         let opening = Opening { identity, administrator: false, limits };
-        self.sessions.lender(opening, holder).map(|session| self.gate.before(session))
+        self.source.lender(opening, holder).map(|session| self.gate.before(session))
     }
 
     /// Room for one more mount.
@@ -176,8 +170,8 @@ impl Mounts {
         let options = MountOptions { source: self.volume.clone(), ..options.clone() };
         let front = options.has_front().then(|| Arc::new(Front::of(options.root)));
         let session = match &front {
-            Some(front) => self.sessions.front(Opening::kernel(), front.clone()),
-            None => self.sessions.open(Opening::kernel()),
+            Some(front) => self.source.front(Opening::kernel(), front.clone()),
+            None => self.source.open(Opening::kernel()),
         };
         let session = self.gate.before(session.map_err(|e| e.to_string())?);
         let made = NewMount::new(session, &options).map_err(|e| {
@@ -196,7 +190,8 @@ impl Mounts {
     /// # Errors
     /// It cannot be made.
     pub fn listen(&self, first: &MountEntry) -> io::Result<UnixListener> {
-        let (listener, sockets) = Sockets::listen(first, &self.volume)?;
+        let path = self.source.has_path().then_some(&*self.volume);
+        let (listener, sockets) = Sockets::listen(first, path)?;
         *relock(&self.sockets) = Some(sockets);
         Ok(listener)
     }
@@ -244,10 +239,14 @@ impl Mounts {
         let Options { open, file_logs, ingest, mount: of_mount, .. } = &wanted.options;
         let commit = Duration::from_millis(open.commit_ms);
         let beside = open.log.as_deref().unwrap_or(&self.volume);
-        let registry = self.registry.clone();
-        let place = LogPlace { registry, wanted: file_logs, beside };
         let opens = Arc::new(Lenders(Arc::downgrade(self)));
-        let logs = PrivateLogs::of(opens, mount, (of_mount, place), (commit, *ingest))?;
+        let logs = match self.source.registry() {
+            None => None,
+            Some(registry) => {
+                let place = LogPlace { registry, wanted: file_logs, beside };
+                PrivateLogs::of(opens, mount, (of_mount, place), (commit, *ingest))?
+            }
+        };
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         if state.ending {

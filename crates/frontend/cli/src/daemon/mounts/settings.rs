@@ -7,6 +7,7 @@ use crate::daemon::mounts::mounted::Mounted;
 use crate::options::mount;
 use crate::options::parsed::Options;
 use crate::options::place::absolute_place;
+use crate::options::served;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use siftfs_fuse::{FuseMount, MountOptions, Switch, WriteBack};
@@ -79,7 +80,8 @@ impl OwnSettings {
 /// The volume's options in its daemon. Those of its mounts are [`OwnSettings`].
 pub struct Settings {
     now: Mutex<Options>,
-    remounter: Arc<Remounter>,
+    /// None for a volume that another process has open.
+    remounter: Option<Arc<Remounter>>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,7 +90,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Settings {
     /// The options that the volume was mounted with first.
-    pub fn new(now: Options, remounter: Arc<Remounter>) -> Self {
+    pub fn new(now: Options, remounter: Option<Arc<Remounter>>) -> Self {
         Self { now: Mutex::new(now), remounter }
     }
 
@@ -117,6 +119,9 @@ impl Settings {
         let volume_was_read_only = own.open.read_only;
         own.open.read_only = own.mount.read_only;
         let mut new = changed(&own, change)?;
+        if self.remounter.is_none() {
+            served::refuse(&change.options, &new)?;
+        }
         let (read_only, was_read_only) = (new.mount.read_only, own.mount.read_only);
         let bound = unprivileged();
         let plan = Plan { read_only, was_read_only, sync: new.mount.sync, bound };
@@ -130,15 +135,8 @@ impl Settings {
             others.iter().for_each(|f| f.take_logs_in());
             front.take_logs_in();
         }
-        let done = match (volume_was_read_only, new.open.read_only) {
-            (false, true) => self.remounter.make_read_only().map_err(|e| {
-                format!("it stays writable, for not everything could be made durable: {e}")
-            }),
-            (true, false) => self.remounter.make_writable().map_err(|e| e.to_string()),
-            _ => Ok(()),
-        };
+        let done = self.set_volume(volume_was_read_only, &new);
         done.inspect_err(|_| front.settings.read_only.set(was_read_only))?;
-        self.remounter.tune(&new.open);
         if let Some(level) = new.daemon.log_level
             && now.daemon.log_level != Some(level)
         {
@@ -148,6 +146,20 @@ impl Settings {
         front.settings.set(new.mount.clone(), &change.options);
         *now = new;
         Ok(plan)
+    }
+
+    /// Has the volume be as `new` says, if it is this process's.
+    fn set_volume(&self, was_read_only: bool, new: &Options) -> Result<(), String> {
+        let Some(remounter) = &self.remounter else { return Ok(()) };
+        match (was_read_only, new.open.read_only) {
+            (false, true) => remounter.make_read_only().map_err(|e| {
+                format!("it stays writable, for not everything could be made durable: {e}")
+            })?,
+            (true, false) => remounter.make_writable().map_err(|e| e.to_string())?,
+            _ => {}
+        }
+        remounter.tune(&new.open);
+        Ok(())
     }
 }
 

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The names of the daemon's socket.
 pub struct Sockets {
-    by_volume: PathBuf,
+    /// After the volume, if it is at a path of this machine.
+    by_volume: Option<PathBuf>,
     /// The socket's inode: another daemon may have put its own in the same place.
     ino: u64,
     /// After mounts.
@@ -25,17 +26,19 @@ impl Sockets {
     ///
     /// # Errors
     /// The socket cannot be made there.
-    pub fn listen(mount: &MountEntry, volume: &Path) -> io::Result<(UnixListener, Self)> {
+    pub fn listen(mount: &MountEntry, volume: Option<&Path>) -> io::Result<(UnixListener, Self)> {
         DirBuilder::new().recursive(true).mode(0o755).create(directory())?;
         let path = socket_path(mount);
-        let by_volume = volume_socket_path(volume)?;
+        let by_volume = volume.map(volume_socket_path).transpose()?;
         let _turn = take_turn()?;
         // A device number belongs to one mount at a time, and a volume to one daemon. A socket that
         // is there belongs to a dead daemon, or to a daemon whose mount is gone.
         remove(&path)?;
-        remove(&by_volume)?;
+        by_volume.iter().try_for_each(|name| remove(name))?;
         let listener = private::listen(&path)?;
-        if let Err(error) = std::fs::hard_link(&path, &by_volume) {
+        if let Some(name) = &by_volume
+            && let Err(error) = std::fs::hard_link(&path, name)
+        {
             tracing::info!(%error, "a mount of this volume will not find this daemon");
         }
         let ino = std::fs::symlink_metadata(&path)?.ino();
@@ -51,7 +54,7 @@ impl Sockets {
         let _turn = take_turn()?;
         if !self.is_ours(&path) {
             remove(&path)?;
-            let names = std::iter::once(&self.by_volume).chain(&self.names);
+            let names = self.by_volume.iter().chain(&self.names);
             let ours = names.into_iter().find(|name| self.is_ours(name));
             let ours = ours.ok_or_else(|| io::Error::other("the daemon's socket was removed"))?;
             std::fs::hard_link(ours, &path)?;
@@ -72,7 +75,7 @@ impl Sockets {
     /// Takes all names away.
     pub fn remove_all(&mut self) {
         let Ok(_turn) = take_turn() else { return };
-        self.drop_name(&self.by_volume);
+        self.by_volume.iter().for_each(|name| self.drop_name(name));
         std::mem::take(&mut self.names).iter().for_each(|name| self.drop_name(name));
     }
 

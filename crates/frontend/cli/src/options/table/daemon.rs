@@ -119,4 +119,16 @@ pub const OPTIONS: &[MountOption] = &[
          through the socket",
         |o, v| v.arena().map(|bytes| o.service.transport.shared_memory = bytes),
     ),
+    value(
+        "volume=NAME",
+        "the server's",
+        "of a volume that another process serves: its name or UUID, which the server has to \
+         confirm; HOST:/VOLUME says it, too",
+        |o, v| v.volume().map(|name| o.served.volume = Some(name)),
+    ),
+    value("port=PORT", "7400", "the port of a server that is named as HOST:/VOLUME", |o, v| {
+        let port = v.number(1, u64::from(u16::MAX))?;
+        o.served.port = u16::try_from(port).ok();
+        Ok(())
+    }),
 ];

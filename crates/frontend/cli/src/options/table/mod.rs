@@ -77,6 +77,14 @@ pub fn value_of(name: &str) -> Option<SetValue> {
     options().find(named)?.set_value
 }
 
+/// Is the option of this name one of the volume, whose settings they are whatever mounts there are?
+pub fn is_of_volume(name: &str) -> bool {
+    volume::OPTIONS.iter().any(|o| {
+        let named = o.usage.split_once('=').is_some_and(|(known, _)| known == name);
+        named || o.words.iter().any(|(word, _)| *word == name)
+    })
+}
+
 /// The rest of the words.
 pub const OTHERS: &str = "mount(8)'s other usual words (defaults, auto, noauto, nofail, _netdev, \
                           x-...) are accepted and mean nothing here. strictatime, diratime and lazytime \

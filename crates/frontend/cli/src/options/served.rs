@@ -1,0 +1,119 @@
+//! A volume that another process serves, as `siftfs mount` and fstab name it, and the options that
+//! mean nothing for a mount of it.
+
+use crate::options::parsed::{Options, ServedOptions};
+use crate::options::table;
+use siftfs_fuse::WriteCache;
+use siftfs_placement::Address;
+use std::path::{Path, PathBuf};
+
+/// The port of a server that is named as `HOST:/VOLUME`, if the option `port=` does not say.
+pub const PORT: u16 = 7400;
+
+/// A volume that another process serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Where the server listens.
+    pub address: Address,
+    /// The volume's name or UUID; empty for the one that the server has.
+    pub volume: String,
+}
+
+/// The served volume that `given` names: `unix:PATH`, `tcp:HOST:PORT` or `HOST:/VOLUME`; `None` for
+/// a volume at a path of this machine. A path that looks like one of these is given with `./`
+/// before it.
+///
+/// # Errors
+/// A message: the address is wrong, or does not go with the options.
+pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, String> {
+    let text = given.to_str().unwrap_or_default();
+    let named = options.volume.clone().unwrap_or_default();
+    let one = |address, volume| Ok(Some(Served { address, volume }));
+    if text.starts_with("unix:") || text.starts_with("tcp:") {
+        if options.port.is_some() {
+            return Err("port: the address has its port; the option is for HOST:/VOLUME".into());
+        }
+        return one(text.parse::<Address>().map_err(|e| e.to_string())?, named);
+    }
+    if let Some((host, volume)) = text.split_once(":/").filter(|_| !given.exists())
+        && !host.is_empty()
+        && !host.contains('/')
+    {
+        if volume.is_empty() || volume.contains('/') || volume.len() > 255 {
+            return Err(format!(
+                "{text}: a served volume is named as HOST:/VOLUME, without directories; a \
+                                directory of it is mounted by subdir=PATH"
+            ));
+        }
+        if options.volume.as_ref().is_some_and(|named| named != volume) {
+            return Err(format!("volume={named}: {text} names another one"));
+        }
+        let port = options.port.unwrap_or(PORT);
+        let address = format!("tcp:{host}:{port}").parse().map_err(|e| format!("{text}: {e}"))?;
+        return one(address, volume.into());
+    }
+    match (&options.volume, options.port) {
+        (None, None) => Ok(None),
+        _ => {
+            Err("volume= and port= are for the mount of a volume that another process serves"
+                .into())
+        }
+    }
+}
+
+/// As `given`, by a path that holds everywhere.
+///
+/// # Errors
+/// The directory of the caller cannot be found out.
+pub fn absolute(given: &Path, served: &Served) -> std::io::Result<PathBuf> {
+    match &served.address {
+        Address::Unix(path) => Ok(Address::Unix(std::path::absolute(path)?).to_string().into()),
+        Address::Tcp { .. } => Ok(given.to_path_buf()),
+    }
+}
+
+/// Refuses options that mean nothing for the mount of a served volume.
+///
+/// # Errors
+/// A message that names the option.
+pub fn refuse(lists: &[String], options: &Options) -> Result<(), String> {
+    let names = lists.iter().flat_map(|list| list.split(','));
+    let mut names = names.map(|option| option.split('=').next().unwrap_or_default());
+    if let Some(name) = names.find(|name| table::is_of_volume(name)) {
+        return Err(format!(
+            "{name}: this belongs to the volume, which another process has open and serves: leave it out"
+        ));
+    }
+    let refused = [
+        (
+            options.mount.private_logs,
+            "private_logs: programs have private logs where the volume is open in the mount's own process; \
+             leave it out",
+        ),
+        (
+            options.mount.write_cache == WriteCache::Writeback,
+            "write_cache=writeback: other sessions of the server would not see what the kernel holds back; \
+             leave it out",
+        ),
+        (
+            !options.daemon.listen.is_empty(),
+            "listen: the process that has the volume open serves it; leave it out",
+        ),
+        (
+            options.open.noatime,
+            "noatime: access times are kept by the process that serves the volume; leave it out",
+        ),
+        (
+            options.service.address.is_some() || options.service.fallback.is_some(),
+            "service: the background work is the serving process's; leave it out",
+        ),
+    ];
+    match refused.iter().find(|(given, _)| *given) {
+        Some((_, why)) => Err((*why).into()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "served_tests.rs"]
+mod tests;

@@ -1,0 +1,62 @@
+use super::*;
+use crate::options::mount::parse;
+
+fn named(text: &str) -> Result<Option<Served>, String> {
+    served(Path::new(text), &ServedOptions::default())
+}
+
+#[test]
+fn addresses_and_paths_are_told_apart() {
+    let unix = named("unix:/run/v.sock").unwrap().unwrap();
+    assert_eq!(unix.address, Address::Unix("/run/v.sock".into()));
+    assert_eq!(unix.volume, "");
+    let tcp = named("tcp:[::1]:7401").unwrap().unwrap();
+    assert_eq!(tcp.address.to_string(), "tcp:[::1]:7401");
+    let nfs = named("store.example:/volume").unwrap().unwrap();
+    assert_eq!(nfs.address.to_string(), format!("tcp:store.example:{PORT}"));
+    assert_eq!(nfs.volume, "volume");
+    for path in ["/dev/sdb", "volume", "./unix:x", "dir/host:/volume", "./host:/volume", ":/x"] {
+        assert_eq!(named(path), Ok(None), "{path}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_address_is_said() {
+    for (text, why) in [
+        ("unix:", "the path is missing"),
+        ("tcp:host", "the port is missing"),
+        ("host:/", "HOST:/VOLUME"),
+        ("host:/volume/dir", "subdir="),
+        ("ho st:/volume", "the host is missing"),
+    ] {
+        let said = named(text).unwrap_err();
+        assert!(said.contains(why), "{text}: {said}");
+    }
+    let options = ServedOptions { volume: Some("other".into()), port: Some(1) };
+    assert!(served(Path::new("host:/v"), &options).unwrap_err().contains("names another one"));
+    assert!(served(Path::new("unix:/x"), &options).unwrap_err().contains("port"));
+    assert!(
+        served(Path::new("/dev/sdb"), &options).unwrap_err().contains("another process serves")
+    );
+}
+
+#[test]
+fn options_of_the_volume_are_refused_by_name() {
+    for (list, why) in [
+        ("cache=64M", "cache"),
+        ("ro,commit=1", "commit"),
+        ("nodiscard", "nodiscard"),
+        ("log=/x", "log"),
+        ("private_logs=on", "private_logs"),
+        ("write_cache=writeback", "writeback"),
+        ("noatime", "noatime"),
+        ("service=unix:/x", "service"),
+    ] {
+        let lists = [list.to_string()];
+        let options = parse(&lists, false).unwrap();
+        let said = refuse(&lists, &options).unwrap_err();
+        assert!(said.starts_with(why) || said.contains(why), "{list}: {said}");
+    }
+    let usual = ["ro,sync,subdir=a,shared,_netdev,x-a=b,allow_other,requests=device".to_string()];
+    assert_eq!(refuse(&usual, &parse(&usual, false).unwrap()), Ok(()));
+}

@@ -1,0 +1,110 @@
+//! Mounts of a volume that another process serves. Needs root, `/dev/fuse` and e2fsprogs.
+
+#[allow(dead_code)] // each test program uses a part of it
+mod support;
+
+#[path = "remote_mount/deaths.rs"]
+mod deaths;
+#[path = "remote_mount/refused.rs"]
+mod refused;
+#[path = "remote_mount/shell.rs"]
+mod shell;
+#[path = "remote_mount/together.rs"]
+mod together;
+
+use crate::support::serving::Server;
+use crate::support::{Ran, SIFTFS, Setup, patient};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A volume, its server, and directories to mount it on.
+pub struct Served {
+    /// The volume.
+    pub setup: Setup,
+    /// Its server, while there is one.
+    pub server: Option<Server>,
+}
+
+/// One mount of it. It is detached when dropped.
+pub struct Mount(PathBuf);
+
+/// `siftfs`, whatever the environment says of mounts.
+pub fn siftfs(args: &[&str]) -> Ran {
+    Command::new(SIFTFS).args(args).output().unwrap().into()
+}
+
+impl Served {
+    /// A new volume of 64 MiB, and its server.
+    pub fn start() -> Self {
+        let setup = Setup::empty();
+        siftfs(&["mkfs", setup.volume(), "--size", "64M"]).ok();
+        let server = Some(Server::start(setup.volume()));
+        Self { setup, server }
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> &str {
+        &self.server.as_ref().expect("a server").address
+    }
+
+    /// Mounts it on a new directory.
+    #[track_caller]
+    pub fn mount(&self, name: &str, options: &str) -> Mount {
+        let mount = Mount(self.setup.tmp.path().join(name));
+        std::fs::create_dir_all(&mount.0).unwrap();
+        let log = self.setup.tmp.path().join(format!("{name}.log"));
+        let log = log.to_str().unwrap();
+        siftfs(&["mount", self.address(), mount.dir(), "-o", options, "--log-file", log]).ok();
+        mount
+    }
+
+    /// Ends the server in order: the volume is plain ext4 then.
+    #[track_caller]
+    pub fn end(mut self) {
+        assert!(self.server.take().expect("a server").end(Signal::TERM).success());
+        self.setup.assert_plain_ext4();
+    }
+}
+
+impl Mount {
+    /// Where it is.
+    pub fn dir(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// `siftfs umount`, with one more try while a test's child has it open.
+    #[track_caller]
+    pub fn umount(&self) {
+        patient(|| siftfs(&["umount", self.dir()])).ok();
+    }
+
+    /// `siftfs status --json`.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&siftfs(&["status", self.dir(), "--json"]).ok().out).unwrap()
+    }
+
+    /// Is something mounted there?
+    pub fn is_there(&self) -> bool {
+        siftfs_fuse::top_mount(&self.0).unwrap().is_some()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        while siftfs_fuse::detach(Path::new(self.dir())).is_ok() {}
+    }
+}
+
+/// The errno of something that has to fail.
+#[track_caller]
+pub fn errno<T>(result: std::io::Result<T>) -> i32 {
+    result.err().expect("it fails").raw_os_error().expect("with an errno")
+}

@@ -1,0 +1,113 @@
+//! What is refused, and what is said.
+
+use crate::support::keys::Keys;
+use crate::support::serving::{Server, address_of};
+use crate::{Served, siftfs};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+#[test]
+fn what_belongs_to_the_volume_is_refused() {
+    let served = Served::start();
+    let (address, dir) = (served.address(), served.setup.dir());
+    for (option, why) in [
+        ("cache=64M", "cache: this belongs to the volume"),
+        ("commit=1", "commit: this belongs to the volume"),
+        ("write_cache=writeback", "leave it out"),
+        ("private_logs=on", "private_logs"),
+        ("noatime", "access times"),
+        ("service=unix:/x", "service"),
+        ("port=7", "port"),
+    ] {
+        siftfs(&["mount", address, dir, "-o", option]).fails(2, &[why]);
+    }
+    siftfs(&["mount", address, dir, "--log", "/x"]).fails(2, &["--log"]);
+    siftfs(&["mount", address, dir, "-o", "volume=other"])
+        .fails(1, &[address, "no volume is called \"other\" here"]);
+    siftfs(&["mount", address, dir, "-o", "volume=volume"]).ok();
+    // A change of the volume's settings is refused later, too; the mount's own are changed.
+    siftfs(&["mount", address, dir, "-o", "remount,commit=1"]).fails(1, &["commit"]);
+    siftfs(&["mount", address, dir, "-o", "remount,ro"]).ok();
+    assert_eq!(crate::errno(std::fs::write(served.setup.path("f"), "")), libc::EROFS);
+    siftfs(&["mount", address, dir, "-o", "remount,rw"]).ok();
+    std::fs::write(served.setup.path("f"), "").unwrap();
+    siftfs(&["mount", address, dir]).fails(1, &["already mounted", address]);
+    siftfs(&["umount", dir]).ok();
+    served.end();
+}
+
+#[test]
+fn an_address_without_a_server_is_said() {
+    let served = Served::start();
+    let dir = served.setup.dir();
+    for (address, code, why) in [
+        ("unix:/nowhere/x.sock", 1, "/nowhere/x.sock"),
+        ("unix:", 2, "the path is missing"),
+        ("tcp:127.0.0.1", 2, "the port is missing"),
+        ("tcp:127.0.0.1:1", 1, "127.0.0.1:1"),
+        ("host.invalid:/v/w", 2, "HOST:/VOLUME"),
+        ("host.invalid:/v", 1, "host.invalid"),
+    ] {
+        let said = siftfs(&["mount", address, dir]).fails(code, &[why]);
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    }
+    siftfs(&["mount", served.setup.volume(), dir, "-o", "volume=x"]).fails(2, &["volume="]);
+    served.end();
+}
+
+/// Over TCP nothing says which kernel it is.
+#[test]
+fn a_kernel_is_not_believed_over_tcp() {
+    let setup = crate::support::Setup::new();
+    let mut child = Command::new(crate::SIFTFS)
+        .args(["serve", setup.volume(), "--listen", "tcp:127.0.0.1:0", "--insecure", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = said["listening"].as_str().unwrap();
+    let ran = siftfs(&["mount", address, setup.dir(), "-o", "insecure"]);
+    let _ = child.kill();
+    let _ = child.wait();
+    ran.fails(1, &["speaks for a kernel", "by its unix socket"]);
+}
+
+/// A volume has one process, and a path that looks like an address is told apart.
+#[test]
+fn a_served_volume_is_not_mounted_by_its_path() {
+    let served = Served::start();
+    let (volume, dir) = (served.setup.volume(), served.setup.dir());
+    siftfs(&["mount", volume, dir]).fails(1, &["in use"]);
+    let second = Server::try_start(volume).err().expect("it is served");
+    assert!(second.err.contains("another process listens there"), "{second:?}");
+    assert_eq!(served.address(), address_of(volume));
+    served.end();
+}
+
+/// With keys a machine's kernel is believed over TCP, if the line of its key leaves its users as
+/// they are.
+#[test]
+fn a_kernel_with_a_key_is_believed_over_tcp() {
+    for (line, why) in [("role=host squash=none", None), ("role=host", Some("squash=none"))] {
+        let setup = crate::support::Setup::new();
+        let keys = Keys::new(setup.tmp.path(), line);
+        let admits = keys.admits();
+        let more: Vec<&str> = admits.iter().map(String::as_str).collect();
+        let server = crate::support::served::Served::at(&setup, "tcp:127.0.0.1:0", &more);
+        let mounted = siftfs(&["mount", &server.address, setup.dir(), "-o", &keys.option()]);
+        match why {
+            Some(why) => drop(mounted.fails(1, &[why])),
+            None => {
+                mounted.ok();
+                std::fs::write(setup.path("f"), "by a key").unwrap();
+                assert_eq!(std::fs::read(setup.path("f")).unwrap(), b"by a key");
+                crate::patient(|| siftfs(&["umount", setup.dir()])).ok();
+            }
+        }
+        assert!(server.end(rustix::process::Signal::TERM).success());
+        setup.assert_plain_ext4();
+    }
+}

@@ -1,0 +1,136 @@
+//! Which inodes a session that caches has looked up, as far as its answers have come.
+//!
+//! A kernel that is told of a change of an inode may say that it does not know it. Then either it
+//! has forgotten it, or it is about to learn of it from an answer that is on its way, with what was
+//! before. That is told apart here: no count, and no answer on its way that was asked for before
+//! the notice came.
+
+use siftfs_base::{InodeNr, Result};
+use siftfs_proto::{Reply, Request};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A call that may look something up, in the order in which these begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked(u64);
+
+/// An inode of a notice that is not taken back.
+#[derive(Clone, Copy)]
+struct Noticed {
+    /// Calls from this one on began after the notice came.
+    before: u64,
+    /// Notices about it.
+    notices: u32,
+}
+
+#[derive(Default)]
+struct Table {
+    counts: HashMap<InodeNr, u64>,
+    next: u64,
+    under_way: BTreeSet<u64>,
+    noticed: HashMap<InodeNr, Noticed>,
+}
+
+/// What a session has looked up.
+#[derive(Default)]
+pub(super) struct LookedUp(Mutex<Table>);
+
+impl LookedUp {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request is about to be sent. What may look something up is to be ended by
+    /// [`LookedUp::answered`].
+    pub fn asks(&self, request: &Request) -> Option<Asked> {
+        use Request as R;
+        match request {
+            R::Forget { ino, count } => {
+                let mut table = self.lock();
+                if let Some(known) = table.counts.get_mut(ino) {
+                    *known = known.saturating_sub(*count);
+                    if *known == 0 {
+                        table.counts.remove(ino);
+                    }
+                }
+                None
+            }
+            R::Lookup { .. }
+            | R::MakeNode { .. }
+            | R::MakeDir { .. }
+            | R::Symlink { .. }
+            | R::Link { .. }
+            | R::Create { .. }
+            | R::TmpFile { .. }
+            | R::ReadDir { plus: true, .. } => {
+                let mut table = self.lock();
+                let number = table.next;
+                table.next += 1;
+                table.under_way.insert(number);
+                Some(Asked(number))
+            }
+            _ => None,
+        }
+    }
+
+    /// It is answered. What it counted is noted before it counts as answered.
+    pub fn answered(&self, asked: Option<Asked>, result: &Result<Reply>) {
+        let Some(Asked(number)) = asked else { return };
+        let mut table = self.lock();
+        let mut count = |ino| *table.counts.entry(ino).or_default() += 1;
+        match result {
+            Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => count(attr.ino),
+            Ok(Reply::Dir(entries)) => {
+                let counted = entries.iter().filter(|e| e.name != b"." && e.name != b"..");
+                counted.for_each(|entry| count(entry.ino));
+            }
+            _ => {}
+        }
+        table.under_way.remove(&number);
+    }
+
+    /// A notice about these inodes has come.
+    pub fn notice(&self, inodes: &[InodeNr]) {
+        let mut table = self.lock();
+        let before = table.next;
+        for ino in inodes {
+            let noticed = table.noticed.entry(*ino).or_insert(Noticed { before, notices: 0 });
+            noticed.before = before;
+            noticed.notices += 1;
+        }
+    }
+
+    /// It is taken back.
+    pub fn taken(&self, inodes: &[InodeNr]) {
+        let mut table = self.lock();
+        for ino in inodes {
+            if let Some(noticed) = table.noticed.get_mut(ino) {
+                noticed.notices -= 1;
+                if noticed.notices == 0 {
+                    table.noticed.remove(ino);
+                }
+            }
+        }
+    }
+
+    /// Has the session looked the inode up, or is an answer on its way that may say so, and may be
+    /// older than a notice about it?
+    pub fn has(&self, ino: InodeNr) -> bool {
+        let table = self.lock();
+        if table.counts.contains_key(&ino) {
+            return true;
+        }
+        let first = table.under_way.first();
+        let noticed = table.noticed.get(&ino);
+        noticed.zip(first).is_some_and(|(noticed, first)| *first < noticed.before)
+    }
+
+    /// All that it has looked up.
+    pub fn all(&self) -> Vec<InodeNr> {
+        self.lock().counts.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "looked_tests.rs"]
+mod tests;
