@@ -192,6 +192,17 @@ fn helper_page(name: &str, about: &str, synopsis: &[Inline]) -> Roff {
     roff
 }
 
+/// How a volume is named that another process serves.
+fn served_lines(roff: &mut Roff) {
+    roff.control("PP", []);
+    roff.text([roman(
+        "In the volume's place may stand where another process serves it (siftfs-serve(8)): unix:PATH, \
+         tcp:HOST:PORT or HOST:/VOLUME.",
+    )]);
+    roff.control("PP", []);
+    roff.text([bold("unix:/run/data.sock /srv/data siftfs rw,nofail,_netdev 0 0")]);
+}
+
 fn mount_helper() -> Page {
     let mut roff = helper_page(
         "mount.siftfs",
@@ -218,13 +229,7 @@ fn mount_helper() -> Page {
     )]);
     roff.control("PP", []);
     roff.text([bold("/var/lib/data.sift /srv/data siftfs rw,nosuid,nodev,nofail 0 0")]);
-    roff.control("PP", []);
-    roff.text([roman(
-        "In the volume's place may stand where another process serves it (siftfs-serve(8)): unix:PATH, \
-         tcp:HOST:PORT or HOST:/VOLUME.",
-    )]);
-    roff.control("PP", []);
-    roff.text([bold("unix:/run/data.sock /srv/data siftfs rw,nofail,_netdev 0 0")]);
+    served_lines(&mut roff);
     roff.control("SH", ["OPTIONS"]);
     for (option, meaning) in [
         ("-o OPTIONS", "mount options, see below"),

@@ -91,9 +91,9 @@ fn a_served_volume_is_not_mounted_by_its_path() {
 /// they are.
 #[test]
 fn a_kernel_with_a_key_is_believed_over_tcp() {
-    for (line, why) in [("role=host squash=none", None), ("role=host", Some("squash=none"))] {
+    for (line, why) in [("role=client squash=none", None), ("role=client", Some("squash=none"))] {
         let setup = crate::support::Setup::new();
-        let keys = Keys::new(setup.tmp.path(), line);
+        let keys = Keys::new(setup.tmp.path(), &format!("{line} volumes=volume"));
         let admits = keys.admits();
         let more: Vec<&str> = admits.iter().map(String::as_str).collect();
         let server = crate::support::served::Served::at(&setup, "tcp:127.0.0.1:0", &more);

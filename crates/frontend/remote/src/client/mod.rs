@@ -210,7 +210,8 @@ impl FileService for Client {
     }
 }
 
-/// Is it answered when another program has done something? Then what it is where too many such wait.
+/// Is it answered when another program has done something? Then the errno where too many such
+/// wait.
 fn waits_for_others(request: &Request) -> Option<i32> {
     match request {
         Request::SetLock { ask, .. } => ask.wait.is_some().then_some(libc::ENOLCK),
