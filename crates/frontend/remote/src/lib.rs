@@ -6,9 +6,11 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod client;
+mod executors;
 mod server;
 
 pub use client::Client;
+pub use executors::{Execution, Schedule};
 pub use server::{Counts, Served, Server};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 pub use siftfs_transport::{Address, TransportOptions};
