@@ -3,7 +3,9 @@
 
 use siftfs_base::Result;
 use siftfs_placement::LocalVolume;
-use siftfs_remote::{Address, Claim, Client, Listener, Server, TransportOptions, transport};
+use siftfs_remote::{
+    Address, Claim, Client, Execution, Listener, Served, Server, TransportOptions, transport,
+};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -49,6 +51,14 @@ impl Setup {
     /// # Panics
     /// If it cannot listen.
     pub fn new(volume: &LocalVolume, way: Way) -> Self {
+        Self::with(volume.served("volume"), way, Execution::default())
+    }
+
+    /// As [`Setup::new`], with a server that carries calls out in this way.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    pub fn with(volume: Arc<dyn Served>, way: Way, execution: Execution) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let address = match way {
             Way::Tcp => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
@@ -56,7 +66,7 @@ impl Setup {
         };
         let options = way.options();
         let listener = Listener::bind(&address, &options).expect("an address of its own");
-        let (server, address) = (Server::new(volume.served("volume")), listener.address());
+        let (server, address) = (Server::with(volume, execution), listener.address());
         let theirs = server.clone();
         let serves = Some(std::thread::spawn(move || theirs.serve(&listener)));
         Self { server, address, options, serves, _dir: dir }

@@ -30,6 +30,10 @@ const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
 
+/// Bytes of data in the calls of a session whose answers have not left. What the client may have
+/// under way is half of that: it sends the next call when it has the answer, which the thread that
+/// has sent it may learn later.
+const OWN_BYTES: u64 = 2 * BYTES;
 /// Bytes of data in the calls of all sessions whose answers have not left.
 const ALL_BYTES: u64 = 1 << 30;
 
@@ -57,7 +61,7 @@ impl Data {
         let own = answers.data.fetch_add(bytes, Ordering::Relaxed);
         let all = answers.all_data.fetch_add(bytes, Ordering::Relaxed);
         let taken = Self { answers: answers.clone(), bytes };
-        match own.saturating_add(bytes) <= BYTES && all.saturating_add(bytes) <= ALL_BYTES {
+        match own.saturating_add(bytes) <= OWN_BYTES && all.saturating_add(bytes) <= ALL_BYTES {
             true => Ok(taken),
             false => Err(errno(libc::EAGAIN)),
         }
@@ -185,7 +189,8 @@ impl Session<'_> {
                     ((slot, number), credentials, *request, entry)
                 }
                 (ToServer::Taken { notice }, _) => {
-                    if !self.notices.taken(notice) {
+                    // At the session's end another thread has forgotten them.
+                    if !self.notices.taken(notice) && !self.over.load(Ordering::Acquire) {
                         self.broke(&format!("it takes notice {notice} back, which it has not"));
                     }
                     continue;
