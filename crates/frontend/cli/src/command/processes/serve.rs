@@ -48,7 +48,9 @@ pub fn serve(a: &Serve) -> Outcome {
     let bind = |address: &Address| Listener::bind(address, &options).map_err(Failure::plain);
     let listeners = a.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let volume = open(a, &path)?;
-    let server = Server::new(volume.served(&name_of(&a.volume)));
+    let execution = a.executing.execution();
+    let server = Server::with(volume.served(&name_of(&a.volume)), execution.clone());
+    tracing::info!(?execution, "calls are carried out");
     announce(a, &volume, &listeners)?;
     thread::scope(|scope| {
         for listener in &listeners {
@@ -110,6 +112,8 @@ fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(
             let pid = std::process::id();
             output::say(serde_json::json!({
                 "listening": address, "volume": name, "uuid": uuid, "pid": pid,
+                "executors": a.executing.execution().executors,
+                "schedule": a.executing.schedule.word(),
             }))?;
         } else {
             output::say(format!("{name}: volume {uuid} is served at {address}"))?;
