@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 pub const FILE: u64 = 16 << 20;
 /// A file that is appended to begins anew at this size.
 const LARGE: u64 = 64 << 20;
-/// How hard zstd tries, at the client.
-const LEVEL: i32 = 1;
+/// How hard zstd tries at the client: as hard as at the server.
+const LEVEL: i32 = 3;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

@@ -7,6 +7,7 @@
 
 mod client;
 mod executors;
+mod processors;
 mod server;
 
 pub use client::Client;
@@ -15,10 +16,16 @@ pub use server::{Counts, Served, Server};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 pub use siftfs_transport::{Address, TransportOptions};
 
+use std::time::Duration;
+
 /// Listens for clients.
 pub type Listener = siftfs_transport::Listener<FileProtocol>;
 
-/// Options of a transport for calls: messages as long as a call's.
+/// Options of a transport for calls: messages as long as a call's. It spins where this process has
+/// been given processors of its own. Where both ends run anywhere, one that spins may have the
+/// processor that the other one needs, which costs more than the sleep that it saves.
 pub fn transport() -> TransportOptions {
-    TransportOptions { max_message: siftfs_calls::MAX_MESSAGE, ..TransportOptions::default() }
+    let usual = TransportOptions::default();
+    let spin = if processors::are_own() { usual.spin } else { Duration::ZERO };
+    TransportOptions { max_message: siftfs_calls::MAX_MESSAGE, spin, ..usual }
 }
