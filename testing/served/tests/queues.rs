@@ -100,7 +100,7 @@ fn long_compound() -> Request {
 const FLOODS: usize = 12;
 
 /// Long commands that begin between the sending of a read and its begin, for each of some reads,
-/// while other sessions have as many of them under way as they may.
+/// while other sessions have all of them under way that they may have.
 fn long_ones_before_reads(schedule: Schedule, executors: usize) -> Vec<usize> {
     const READS: usize = 12;
     let driver = driver();
@@ -122,7 +122,7 @@ fn long_ones_before_reads(schedule: Schedule, executors: usize) -> Vec<usize> {
                 }
             });
         }
-        // Each of the others has as many under way as it may.
+        // Each of the others has all under way that it may have.
         while events.lock().unwrap().len() < 4 * FLOODS {
             std::thread::yield_now();
         }

@@ -14,7 +14,7 @@ fn write() -> Request {
     Request::write(Handle(1), 0, vec![1])
 }
 
-/// As many threads as there are slots, of several sessions, and never more at work than executors.
+/// A thread for each slot, of several sessions, and never more at work than executors.
 #[test]
 fn threads_take_turns() {
     for schedule in [Schedule::Fcfs, Schedule::Fair] {

@@ -46,7 +46,7 @@ fn a_compound_is_about_the_open_files_that_it_names() {
     let found = Step::Lookup { path: b"a".into() };
     let close = Step::Close { file: FileArg::Step(StepNr(0)) };
     assert_eq!(Touches::of(&compound(vec![found, close])), Touches::Nothing);
-    // As many as it may have steps are no longer counted one by one.
+    // More than a few are not counted one by one.
     let many = (0..4096).map(write).collect();
     assert_eq!(Touches::of(&compound(many)), Touches::All);
     let eight = (0..8).map(write).collect();
