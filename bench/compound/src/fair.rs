@@ -10,7 +10,7 @@ use siftfs_rig::place::Result;
 use std::fmt::Write;
 
 /// Bytes that are compressed in each call.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 1 << 20;
 /// Sessions that compress.
 const NEIGHBOURS: usize = 4;
 /// How much longer the neighbour works than the reader: it begins before, and ends after.

@@ -44,7 +44,15 @@ impl Measured {
         self.done[side].iter().map(of).collect()
     }
 
+    /// How many times as fast the first is, by the median time of an operation in each round: what
+    /// others do to a part of the operations counts for little.
     fn to(&self, side: usize) -> Spread {
+        let time = |side| self.numbers(side, |done| done.p50);
+        Spread::of_ratios(&time(side), &time(0))
+    }
+
+    /// The same by operations in a second.
+    fn rates_to(&self, side: usize) -> Spread {
         let rate = |side| self.numbers(side, |done| done.rate);
         Spread::of_ratios(&rate(0), &rate(side))
     }
@@ -64,7 +72,11 @@ impl Measured {
             let p50 = Spread::of(&self.numbers(side, |done| done.p50)).median;
             let to = match side {
                 0 => String::new(),
-                _ => format!("{first} to it: {}", self.to(side).show_quartiles()),
+                _ => format!(
+                    "{first} to it: {}, by rate {:.2}",
+                    self.to(side).show_quartiles(),
+                    self.rates_to(side).median
+                ),
             };
             let _ = writeln!(text, "  {name:<28} {rate:>9.0}/s {p50:>8.1} us  {to}");
         }
@@ -83,6 +95,7 @@ impl Measured {
                 "p50_us": all(|done| done.p50),
                 "p99_us": all(|done| done.p99),
                 "first_to_it": self.to(side).json(),
+                "first_to_it_by_rate": self.rates_to(side).json(),
             })
         });
         let target =
