@@ -12,8 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of a file that is there before.
-pub const FILE: u64 = 16 << 20;
+/// Bytes of the files that are there before, of all threads together ...
+const FILES: u64 = 16 << 20;
+/// ... and of each at least.
+const FILE: u64 = 1 << 20;
 /// A file that is appended to begins anew at this size.
 const LARGE: u64 = 64 << 20;
 /// How hard zstd tries at the client: as hard as at the server.
@@ -94,6 +96,8 @@ struct Thread<'a> {
     job: &'a Job,
     place: Place,
     rng: Rng,
+    /// Of its file.
+    length: u64,
     data: Vec<u8>,
     end: u64,
     packed: usize,
@@ -163,7 +167,8 @@ impl Job {
             false => Place::served(self, &name)?,
         };
         let rng = Rng::new(number as u64 + 1);
-        let mut thread = Thread { job: self, place, rng, data, end: 0, packed: 0 };
+        let length = (FILES / self.threads as u64).max(FILE);
+        let mut thread = Thread { job: self, place, rng, length, data, end: 0, packed: 0 };
         thread.prepare()?;
         Ok(thread)
     }
@@ -249,7 +254,7 @@ impl Thread<'_> {
             }
             _ => {
                 let mut piece = vec![0; 1 << 20];
-                for at in (0..FILE).step_by(piece.len()) {
+                for at in (0..self.length).step_by(piece.len()) {
                     self.place.write(at, refresh(&mut piece))?;
                 }
             }
@@ -274,7 +279,7 @@ impl Thread<'_> {
     /// A place in the file, and other data.
     fn next(&mut self) -> u64 {
         self.data[0] = self.data[0].wrapping_add(1);
-        self.rng.below(FILE / self.data.len() as u64) * self.data.len() as u64
+        self.rng.below(self.length / self.data.len() as u64) * self.data.len() as u64
     }
 
     /// A file that is appended to has grown. It begins anew when it is large.
