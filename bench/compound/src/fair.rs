@@ -2,7 +2,7 @@
 //! come, first served.
 
 use crate::job::{Done, Op};
-use crate::stage::{Served, Stage, finish};
+use crate::stage::{Neighbour, Served, Stage};
 use crate::{Pin, Plan};
 use serde_json::json;
 use siftfs_rig::figure::{Output, Spread};
@@ -13,8 +13,8 @@ use std::fmt::Write;
 const PIECE: usize = 1 << 20;
 /// Sessions that compress.
 const NEIGHBOURS: usize = 4;
-/// How much longer the neighbour works than the reader: it begins before, and ends after.
-const LONGER: u64 = 400;
+/// Milliseconds after which a neighbour would end by itself.
+const LONG: u64 = 60_000;
 /// What the p99 beside it may be, to that alone.
 const TARGET: f64 = 3.0;
 
@@ -27,15 +27,15 @@ struct Side {
 }
 
 impl Side {
-    fn round(&mut self, stage: &Stage<'_>, time: u64) -> Result<()> {
+    fn round(&mut self, stage: &Stage<'_>) -> Result<()> {
         let read = stage.job(&self.served.address, Op::Read, 256, false);
         self.alone.push(stage.run(&read)?);
         let mut compress = stage.job(&self.served.address, Op::CompressWrite, PIECE, true);
-        (compress.threads, compress.time) = (NEIGHBOURS, time + LONGER);
-        let neighbour = stage.start(&compress)?;
-        std::thread::sleep(std::time::Duration::from_millis(LONGER / 2));
+        (compress.threads, compress.time) = (NEIGHBOURS, LONG);
+        let neighbour = Neighbour::begun(stage.start(&compress)?)?;
         self.beside.push(stage.run(&read)?);
-        finish(neighbour).map(drop)
+        drop(neighbour);
+        Ok(())
     }
 
     fn ratio(&self, of: fn(&Done) -> f64) -> Spread {
@@ -61,7 +61,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
         let first = round % sides.len();
         sides.rotate_left(first);
         for side in &mut sides {
-            side.round(&stage, plan.time)?;
+            side.round(&stage)?;
         }
         sides.rotate_right(first);
     }

@@ -2,9 +2,10 @@
 //! kernel's ext4.
 
 use crate::Plan;
-use crate::job::{Done, Job, ticks};
+use crate::job::{BEGUN, Done, Job, ticks};
 use siftfs_rig::device::Device;
 use siftfs_rig::place::{Failed, Result, arg, failed, run};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -103,9 +104,33 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Waits for a job.
-pub fn finish(child: Child) -> Result<Done> {
+/// A job that goes on while others are measured.
+pub struct Neighbour(Child);
+
+impl Neighbour {
+    /// Waits until a job has begun with what it does.
+    pub fn begun(mut job: Child) -> Result<Self> {
+        let mut line = String::new();
+        if let Some(out) = job.stdout.as_mut() {
+            BufReader::new(out).read_line(&mut line).map_err(failed("a job"))?;
+        }
+        match line.trim() == BEGUN {
+            true => Ok(Self(job)),
+            false => Err(Failed(format!("a job printed \"{line}\""))),
+        }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn finish(child: Child) -> Result<Done> {
     let output = child.wait_with_output().map_err(failed("a job"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).map_err(|_| Failed(format!("a job printed \"{text}\"")))
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last).map_err(|_| Failed(format!("a job printed \"{text}\"")))
 }

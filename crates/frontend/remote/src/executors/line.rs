@@ -12,6 +12,7 @@ pub(super) struct Ticket(pub u64);
 struct Waiting {
     ticket: Ticket,
     touches: Touches,
+    brief: bool,
 }
 
 /// A command that has started.
@@ -28,13 +29,13 @@ pub(super) struct Started {
 pub(super) struct Line {
     waiting: VecDeque<Waiting>,
     started: Vec<Started>,
-    /// The first that waits and may start, by its place in `waiting`.
-    ready: Option<usize>,
+    /// The first that waits and may start, by its place in `waiting`: of all, and of brief ones.
+    ready: [Option<usize>; 2],
 }
 
 impl Line {
-    pub fn arrive(&mut self, ticket: Ticket, touches: Touches) {
-        self.waiting.push_back(Waiting { ticket, touches });
+    pub fn arrive(&mut self, ticket: Ticket, touches: Touches, brief: bool) {
+        self.waiting.push_back(Waiting { ticket, touches, brief });
         self.look();
     }
 
@@ -48,14 +49,19 @@ impl Line {
         &self.started
     }
 
-    /// The first that may start by the order within the session.
-    pub fn ready(&self) -> Option<Ticket> {
-        Some(self.waiting.get(self.ready?)?.ticket)
+    /// The first that may start by the order within the session, of all or of `brief` ones.
+    pub fn ready(&self, brief: bool) -> Option<Ticket> {
+        Some(self.waiting.get(self.first(brief)?)?.ticket)
+    }
+
+    fn first(&self, brief: bool) -> Option<usize> {
+        let [all, of_brief] = self.ready;
+        if brief { of_brief } else { all }
     }
 
     /// Starts the one that is ready.
-    pub fn start(&mut self, now: Duration) -> Option<Ticket> {
-        let Waiting { ticket, touches } = self.waiting.remove(self.ready?)?;
+    pub fn start(&mut self, brief: bool, now: Duration) -> Option<Ticket> {
+        let Waiting { ticket, touches, .. } = self.waiting.remove(self.first(brief)?)?;
         self.started.push(Started { ticket, touches, since: now, lent: false });
         self.look();
         Some(ticket)
@@ -108,13 +114,18 @@ impl Line {
     fn look(&mut self) {
         let mut before = Before::default();
         self.started.iter().filter(|one| !one.lent).for_each(|one| before.add(&one.touches));
-        self.ready = self.waiting.iter().position(|one| {
-            let may = before.lets(&one.touches);
-            if !may {
-                before.add(&one.touches);
+        let [mut all, mut of_brief] = [None; 2];
+        for (at, one) in self.waiting.iter().enumerate() {
+            if before.lets(&one.touches) {
+                all = all.or(Some(at));
+                if one.brief {
+                    of_brief = Some(at);
+                    break;
+                }
             }
-            may
-        });
+            before.add(&one.touches);
+        }
+        self.ready = [all, of_brief];
     }
 }
 

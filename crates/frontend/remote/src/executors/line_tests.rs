@@ -13,14 +13,14 @@ fn changes(files: &[u64]) -> Touches {
 fn line(all: impl IntoIterator<Item = Touches>) -> Line {
     let mut line = Line::default();
     for (number, touches) in (0..).zip(all) {
-        line.arrive(Ticket(number), touches);
+        line.arrive(Ticket(number), touches, false);
     }
     line
 }
 
 /// Starts all that may.
 fn start(line: &mut Line) -> Vec<u64> {
-    std::iter::from_fn(|| line.start(NOW)).map(|ticket| ticket.0).collect()
+    std::iter::from_fn(|| line.start(false, NOW)).map(|ticket| ticket.0).collect()
 }
 
 fn end(line: &mut Line, number: u64) -> Vec<u64> {
@@ -81,4 +81,19 @@ fn what_is_cancelled_keeps_nothing_back() {
     assert_eq!(start(&mut line), [1, 2]);
     assert_eq!(line.cancel_all(), [Ticket(3)]);
     assert!(!line.waits() && line.end(Ticket(3)).is_none());
+}
+
+/// A brief one goes past those that are not, if they are about other files.
+#[test]
+fn brief_ones_are_found_behind_others() {
+    let mut line = Line::default();
+    line.arrive(Ticket(0), changes(&[1]), false);
+    line.arrive(Ticket(1), reads(1), true);
+    assert_eq!(line.ready(true), None, "it is to see the change before it");
+    line.arrive(Ticket(2), reads(2), true);
+    assert_eq!((line.ready(false), line.ready(true)), (Some(Ticket(0)), Some(Ticket(2))));
+    assert_eq!(line.start(true, NOW), Some(Ticket(2)));
+    assert_eq!(line.start(true, NOW), None);
+    assert_eq!(end(&mut line, 2), [0]);
+    assert_eq!(end(&mut line, 0), [1]);
 }

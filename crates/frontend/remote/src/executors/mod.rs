@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thread::{Look, Thread};
-use touches::Touches;
+use touches::{Touches, is_brief};
 
 /// How a server carries commands out.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,7 +174,8 @@ impl Commands {
         let may = Arc::new(AtomicBool::new(false));
         let (shared, session) = (self.shared.clone(), self.session);
         let mut state = shared.lock();
-        let ticket = state.queue.arrive(session, Touches::of(request), shared.now());
+        let what = (Touches::of(request), is_brief(request));
+        let ticket = state.queue.arrive(session, what, shared.now());
         if let Some(ticket) = ticket {
             let (thread, handle) = (Thread::own(), std::thread::current());
             let caller =

@@ -114,7 +114,12 @@ impl Queue {
     }
 
     /// A command arrives; none if its session has ended.
-    pub fn arrive(&mut self, number: SessionNr, touches: Touches, now: Duration) -> Option<Ticket> {
+    pub fn arrive(
+        &mut self,
+        number: SessionNr,
+        (touches, brief): (Touches, bool),
+        now: Duration,
+    ) -> Option<Ticket> {
         let session = self.sessions.get_mut(&number).filter(|session| !session.closed)?;
         if session.is_idle() && session.account < 0 {
             let idle = nanos(now.saturating_sub(session.idle_since));
@@ -125,7 +130,7 @@ impl Queue {
         if !session.line.waits() {
             self.turns.push_back(number);
         }
-        session.line.arrive(ticket, touches);
+        session.line.arrive(ticket, touches, brief);
         Some(ticket)
     }
 
@@ -134,12 +139,12 @@ impl Queue {
         if self.at_work >= self.executors {
             return None;
         }
-        let number = match self.schedule {
-            Schedule::Fcfs => self.first()?,
+        let (number, brief) = match self.schedule {
+            Schedule::Fcfs => (self.first()?, false),
             Schedule::Fair => self.turn(now)?,
         };
         let session = self.sessions.get_mut(&number)?;
-        let ticket = session.line.start(now)?;
+        let ticket = session.line.start(brief, now)?;
         if !session.line.waits() {
             self.turns.retain(|turn| *turn != number);
         }
@@ -149,33 +154,36 @@ impl Queue {
 
     /// The session whose command came first.
     fn first(&self) -> Option<SessionNr> {
-        let ready = |number: &SessionNr| Some((self.sessions.get(number)?.line.ready()?, *number));
+        let ready =
+            |number: &SessionNr| Some((self.sessions.get(number)?.line.ready(false)?, *number));
         self.turns.iter().filter_map(ready).min().map(|(_, number)| number)
     }
 
-    /// The session whose turn it is.
-    fn turn(&mut self, now: Duration) -> Option<SessionNr> {
+    /// The session whose turn it is, and whether it may have a brief command started alone.
+    fn turn(&mut self, now: Duration) -> Option<(SessionNr, bool)> {
         let last = self.is_last();
-        let may =
-            |session: &Session| session.line.ready().is_some() && !(last && session.is_long(now));
+        let brief = |session: &Session| last && session.is_long(now);
         let ready = |number: &SessionNr| {
             let session = self.sessions.get(number)?;
-            may(session).then(|| (*number, rounds(session.credit(now))))
+            session.line.ready(brief(session))?;
+            Some((*number, rounds(session.credit(now))))
         };
         let ready: Vec<_> = self.turns.iter().filter_map(ready).collect();
         let least = ready.iter().map(|(_, rounds)| *rounds).min()?;
+        let (chosen, _) = *ready.iter().find(|(_, rounds)| *rounds == least)?;
+        let brief = brief(self.sessions.get(&chosen)?);
         for (number, _) in &ready {
             let session = self.sessions.get_mut(number)?;
             session.account = session.account.saturating_add(least.saturating_mul(nanos(QUANTUM)));
         }
-        let (chosen, _) = *ready.iter().find(|(_, rounds)| *rounds == least)?;
         // Those before it are behind it now: its turn goes on while it has something left.
         let at = self.turns.iter().position(|turn| *turn == chosen)?;
         self.turns.rotate_left(at);
-        Some(chosen)
+        Some((chosen, brief))
     }
 
-    /// Is the executor that would be taken now one that is kept for sessions that are not long?
+    /// Is the executor that would be taken now the one that is kept for brief commands, and for
+    /// sessions that are not long?
     fn is_last(&self) -> bool {
         let open = self.sessions.values().filter(|session| !session.closed).count();
         self.executors >= 2 && open > 1 && self.at_work + 1 >= self.executors

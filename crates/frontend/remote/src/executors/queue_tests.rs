@@ -26,7 +26,11 @@ impl Model {
     }
 
     fn arrive(&mut self, session: SessionNr, micros: u64) -> Ticket {
-        let ticket = self.queue.arrive(session, Touches::Nothing, self.now).unwrap();
+        self.arrive_of(session, micros, false)
+    }
+
+    fn arrive_of(&mut self, session: SessionNr, micros: u64, brief: bool) -> Ticket {
+        let ticket = self.queue.arrive(session, (Touches::Nothing, brief), self.now).unwrap();
         self.cost.insert(ticket, (session, Duration::from_micros(micros)));
         self.start();
         ticket
@@ -142,6 +146,27 @@ fn long_sessions_leave_an_executor_free() {
     assert_eq!(model.at_work.len(), 3);
 }
 
+/// The executor that is kept is for brief commands of long sessions, too: one that has written
+/// much, and reads a little then, and one whose brief commands stand behind its own long ones.
+#[test]
+fn brief_commands_of_long_sessions_have_the_last_executor() {
+    let mut model = Model::new(Schedule::Fair, 2);
+    let (long, other) = (model.queue.open(), model.queue.open());
+    model.arrive(other, 5_000);
+    model.step();
+    model.arrive(long, 5_000);
+    model.step();
+    model.flood(long, 10, 5_000);
+    assert_eq!(model.at_work.len(), 1);
+    for session in [other, long] {
+        let read = model.arrive_of(session, 10, true);
+        assert!(model.at_work.contains_key(&read), "it starts at once");
+        model.step();
+    }
+    let longer = model.arrive(other, 10);
+    assert!(!model.at_work.contains_key(&longer), "it was long a moment ago");
+}
+
 /// What is at work counts before it has ended.
 #[test]
 fn a_command_at_work_is_counted() {
@@ -247,7 +272,7 @@ fn a_session_that_ends_leaves_the_queue() {
     let waits = [model.arrive(a, 10), model.arrive(a, 10)];
     let other = model.arrive(b, 10);
     assert_eq!(model.queue.close(a), waits);
-    assert_eq!(model.queue.arrive(a, Touches::Nothing, model.now), None);
+    assert_eq!(model.queue.arrive(a, (Touches::Nothing, false), model.now), None);
     assert!(model.at_work.contains_key(&first));
     model.step();
     assert!(model.at_work.contains_key(&other));

@@ -1,11 +1,32 @@
 //! Which open files a request is about, as far as the order within a session goes.
 
+use siftfs_calls::data_of;
 use siftfs_proto::compound::{FileArg, Step};
 use siftfs_proto::{Request, Target};
 use std::collections::BTreeSet;
 
 /// Files that a command names one by one; one that names more is about all of them.
 const MOST: usize = 8;
+
+/// Bytes of data in a command that is sure to be brief.
+const BRIEF: u64 = 64 << 10;
+
+/// Is the request sure to take a processor for a moment only? It reads or writes little, or looks
+/// at one file.
+pub(super) fn is_brief(request: &Request) -> bool {
+    let kind = matches!(
+        request,
+        Request::Read { .. }
+            | Request::Write { .. }
+            | Request::Append { .. }
+            | Request::GetAttr { .. }
+            | Request::Lookup { .. }
+            | Request::Open { truncate: false, .. }
+            | Request::Release { .. }
+            | Request::Forget { .. }
+    );
+    kind && data_of(request) <= BRIEF
+}
 
 /// A file in a request, in a form that has an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

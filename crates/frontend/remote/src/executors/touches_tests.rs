@@ -52,3 +52,17 @@ fn a_compound_is_about_the_open_files_that_it_names() {
     let eight = (0..8).map(write).collect();
     assert_eq!(Touches::of(&compound(eight)).files().count(), 8);
 }
+
+/// What may take long is not brief, however little of it there is.
+#[test]
+fn small_calls_are_brief() {
+    let read = |len| Request::Read { file: open(3), offset: 0, len };
+    assert!(is_brief(&read(256)) && is_brief(&read(65_536)) && !is_brief(&read(65_537)));
+    let write = |len| Request::write(open(3), 0, vec![0; len]);
+    assert!(is_brief(&write(4096)) && !is_brief(&write(1 << 20)));
+    assert!(is_brief(&Request::GetAttr { file: open(3) }));
+    let fsync = Request::Fsync { file: open(3), datasync: true };
+    for request in [compound(Vec::new()), fsync, Request::SyncAll, Request::StatFs] {
+        assert!(!is_brief(&request));
+    }
+}
