@@ -80,7 +80,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
             p99.show_quartiles(),
             rate.show_quartiles()
         );
-        let met = side.name.starts_with("fair, 2").then(|| p99.median <= TARGET);
+        let met = side.name.starts_with("fair, 2").then_some(p99.median <= TARGET);
         rows.push(json!({
             "server": side.name,
             "alone_p99_us": alone,
