@@ -8,6 +8,9 @@ use std::time::Duration;
 
 /// By how much processor time a session's account grows in a round.
 pub(super) const QUANTUM: Duration = Duration::from_micros(100);
+/// The most on an account, in nanoseconds. A session that waits has a quantum at most when rounds
+/// end; one that has used less meanwhile comes before it.
+const MOST: i64 = 2 * QUANTUM.as_nanos() as i64;
 /// A command that has been at work for this long makes its session a long one.
 pub(super) const LONG: Duration = Duration::from_millis(1);
 /// For how many times as long as the command took ...
@@ -159,26 +162,29 @@ impl Queue {
         self.turns.iter().filter_map(ready).min().map(|(_, number)| number)
     }
 
-    /// The session whose turn it is, and whether it may have a brief command started alone.
+    /// The session with the most on its account, and whether it may have a brief command started alone.
     fn turn(&mut self, now: Duration) -> Option<(SessionNr, bool)> {
         let last = self.is_last();
         let brief = |session: &Session| last && session.is_long(now);
         let ready = |number: &SessionNr| {
             let session = self.sessions.get(number)?;
             session.line.ready(brief(session))?;
-            Some((*number, rounds(session.credit(now))))
+            Some((*number, session.credit(now)))
         };
         let ready: Vec<_> = self.turns.iter().filter_map(ready).collect();
-        let least = ready.iter().map(|(_, rounds)| *rounds).min()?;
-        let (chosen, _) = *ready.iter().find(|(_, rounds)| *rounds == least)?;
+        let least = ready.iter().map(|(_, credit)| rounds(*credit)).min()?;
+        // Of several with the most, the one that waits for its turn for longest.
+        let (chosen, _) = *ready.iter().rev().max_by_key(|(_, credit)| *credit)?;
         let brief = brief(self.sessions.get(&chosen)?);
-        for (number, _) in &ready {
-            let session = self.sessions.get_mut(number)?;
-            session.account = session.account.saturating_add(least.saturating_mul(nanos(QUANTUM)));
+        if least > 0 {
+            let more = least.saturating_mul(nanos(QUANTUM));
+            for session in self.sessions.values_mut() {
+                session.account = session.account.saturating_add(more).min(MOST);
+            }
         }
-        // Those before it are behind it now: its turn goes on while it has something left.
         let at = self.turns.iter().position(|turn| *turn == chosen)?;
-        self.turns.rotate_left(at);
+        let turn = self.turns.remove(at)?;
+        self.turns.push_back(turn);
         Some((chosen, brief))
     }
 
@@ -215,8 +221,7 @@ impl Queue {
     /// A session's thread has worked for it beside its commands.
     pub fn charge(&mut self, number: SessionNr, used: Duration) {
         if let Some(session) = self.sessions.get_mut(&number) {
-            // What was at work counted for longer than the processor time that it took.
-            session.account = session.account.saturating_sub(nanos(used)).min(nanos(QUANTUM));
+            session.account = session.account.saturating_sub(nanos(used));
         }
     }
 

@@ -117,6 +117,45 @@ fn fair_lets_a_read_past_a_queue_of_long_commands() {
     }
 }
 
+/// The same beside many sessions with a long command each: a read waits for none of their turns,
+/// also with one executor.
+#[test]
+fn fair_lets_a_read_past_many_sessions_with_long_commands() {
+    let mut model = Model::new(Schedule::Fair, 1);
+    let longs = [(); 8].map(|()| model.queue.open());
+    let short = model.queue.open();
+    longs.iter().for_each(|long| model.flood(*long, 1, 10_000));
+    let go_on = |model: &mut Model| {
+        let ended = model.step().unwrap();
+        if longs.contains(&ended) {
+            model.arrive(ended, 10_000);
+        }
+    };
+    (0..20).for_each(|_| go_on(&mut model));
+    for n in 0..100 {
+        let from = model.order.len();
+        let read = model.arrive(short, 10);
+        while !model.at_work.contains_key(&read) {
+            go_on(&mut model);
+        }
+        assert_eq!(model.order.len() - from, 1, "others before read {n}");
+        while model.at_work.contains_key(&read) {
+            go_on(&mut model);
+        }
+    }
+    // Nor do sessions of short commands keep a long one back for ever.
+    let from = model.order.len();
+    let shorts = [(); 10].map(|()| model.queue.open());
+    shorts.iter().for_each(|short| model.flood(*short, 2, 20));
+    for _ in 0..20_000 {
+        let ended = model.step().unwrap();
+        let micros = if longs.contains(&ended) { 10_000 } else { 20 };
+        model.arrive(ended, micros);
+    }
+    let of_longs = model.order[from..].iter().filter(|(session, _)| longs.contains(session));
+    assert!(of_longs.count() > 10);
+}
+
 /// With two executors a read does not even wait for what is at work.
 #[test]
 fn long_sessions_leave_an_executor_free() {
