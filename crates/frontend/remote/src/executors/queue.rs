@@ -162,7 +162,8 @@ impl Queue {
         self.turns.iter().filter_map(ready).min().map(|(_, number)| number)
     }
 
-    /// The session with the most on its account, and whether it may have a brief command started alone.
+    /// The session with the most on its account, and whether a brief command of it is to be
+    /// started.
     fn turn(&mut self, now: Duration) -> Option<(SessionNr, bool)> {
         let last = self.is_last();
         let brief = |session: &Session| last && session.is_long(now);
