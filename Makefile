@@ -123,7 +123,7 @@ bench-integrations:
 bench:
 	scripts/install-deps.sh bench
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-nicfs-bench
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, and logs that

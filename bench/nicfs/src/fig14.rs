@@ -3,9 +3,9 @@
 use crate::Plan;
 use crate::back::{STEPS, work};
 use crate::job::Op;
-use crate::output::{Output, Spread};
 use crate::stage::Stage;
 use serde_json::{Value, json};
+use siftfs_rig::figure::{Output, Spread};
 use siftfs_rig::place::Result;
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! Figure 8: reads and writes of 4 and 16 KiB.
 
 use crate::Plan;
-use crate::output::Output;
 use crate::table::{self, Figure};
+use siftfs_rig::figure::Output;
 use siftfs_rig::place::Result;
 
 /// Measures it.

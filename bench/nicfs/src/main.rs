@@ -15,13 +15,12 @@ mod fig14;
 mod fig8;
 mod fig9;
 mod job;
-mod output;
 mod stage;
 mod table;
 
 use clap::{Args, Parser, Subcommand};
 use job::Job;
-use output::Output;
+use siftfs_rig::figure::Output;
 use siftfs_rig::place::{Failed, Place, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -2,9 +2,9 @@
 
 use crate::Plan;
 use crate::job::{Done, Job, Op};
-use crate::output::{Output, Spread};
 use crate::stage::{Stage, System};
 use serde_json::{Value, json};
+use siftfs_rig::figure::{Output, Spread};
 use siftfs_rig::place::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! A device process, driven through the `siftfs` command.
+//! A device process, or one that serves a volume, driven through the `siftfs` command.
 
 use crate::place::{Failed, Result, failed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long a device process may take to listen, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A `siftfs device` at work. It is killed when this is dropped.
+/// A `siftfs device` or `siftfs serve` at work. It is killed when this is dropped.
 pub struct Device {
     child: Child,
     address: String,
@@ -28,8 +28,29 @@ impl Device {
         log: &Path,
         more: &[&str],
     ) -> Result<Self> {
+        Self::run("device", siftfs, image, (address, log), more)
+    }
+
+    /// As [`Device::start`], of `siftfs serve`.
+    pub fn serve(
+        siftfs: &Path,
+        image: &Path,
+        address: &str,
+        log: &Path,
+        more: &[&str],
+    ) -> Result<Self> {
+        Self::run("serve", siftfs, image, (address, log), more)
+    }
+
+    fn run(
+        what: &str,
+        siftfs: &Path,
+        image: &Path,
+        (address, log): (&str, &Path),
+        more: &[&str],
+    ) -> Result<Self> {
         let child = Command::new(siftfs)
-            .arg("device")
+            .arg(what)
             .arg(image)
             .args(["--listen", address, "--json", "--log-file"])
             .arg(log)
@@ -53,7 +74,7 @@ impl Device {
         }
     }
 
-    /// Where the device process listens, for `--service`.
+    /// Where the process listens.
     pub fn address(&self) -> &str {
         &self.address
     }

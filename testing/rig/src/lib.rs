@@ -6,6 +6,7 @@ pub mod database;
 pub mod descriptors;
 pub mod device;
 pub mod ext4;
+pub mod figure;
 pub mod fillsync;
 pub mod fresh;
 pub mod hostile;

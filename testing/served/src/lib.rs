@@ -9,8 +9,8 @@ use siftfs_base::Result;
 use siftfs_keys::KeyPair;
 use siftfs_placement::LocalVolume;
 use siftfs_remote::{
-    Address, Claim, Client, Listener, Secured, Served, Server, ServerTls, TransportOptions, Trust,
-    transport,
+    Address, Claim, Client, Execution, Listener, Secured, Served, Server, ServerTls,
+    TransportOptions, Trust, transport,
 };
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -79,6 +79,18 @@ impl Setup {
     /// # Panics
     /// If it cannot listen.
     pub fn serving(volume: Arc<dyn Served>, way: Way, line: &str) -> Self {
+        Self::executing(volume, way, (line, Execution::default()))
+    }
+
+    /// The same, with a server that carries calls out in this way.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    pub fn with(volume: Arc<dyn Served>, way: Way, execution: Execution) -> Self {
+        Self::executing(volume, way, ("role=admin squash=none", execution))
+    }
+
+    fn executing(volume: Arc<dyn Served>, way: Way, (line, execution): (&str, Execution)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let address = match way {
             Way::Tcp | Way::Secret => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
@@ -93,7 +105,7 @@ impl Setup {
             let client = trust.secure(&listener.address(), &options, None);
             secured = client.expect("keys that were just made");
         }
-        let (server, address) = (Server::new(volume), listener.address());
+        let (server, address) = (Server::with(volume, execution), listener.address());
         let theirs = server.clone();
         let serves = Some(std::thread::spawn(move || theirs.serve(&listener)));
         Self { server, address, options, secured, serves, _dir: dir }

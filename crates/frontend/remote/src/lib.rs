@@ -6,13 +6,18 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod client;
+mod executors;
+mod processors;
 mod server;
 
 pub use client::Client;
+pub use executors::{Execution, Schedule};
 pub use server::{Counts, Served, Server, bounded};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
 pub use siftfs_transport::{Address, Secured, ServerTls, TransportOptions, Trust};
+
+use std::time::Duration;
 
 /// Listens for clients.
 pub type Listener = siftfs_transport::Listener<FileProtocol>;
@@ -28,7 +33,11 @@ pub fn own_claim() -> Claim {
     }
 }
 
-/// Options of a transport for calls: messages as long as a call's.
+/// Options of a transport for calls: messages as long as a call's. It spins where this process has
+/// been given processors of its own. Where both ends run anywhere, one that spins may have the
+/// processor that the other one needs, which costs more than the sleep that it saves.
 pub fn transport() -> TransportOptions {
-    TransportOptions { max_message: siftfs_calls::MAX_MESSAGE, ..TransportOptions::default() }
+    let usual = TransportOptions::default();
+    let spin = if processors::are_own() { usual.spin } else { Duration::ZERO };
+    TransportOptions { max_message: siftfs_calls::MAX_MESSAGE, spin, ..usual }
 }

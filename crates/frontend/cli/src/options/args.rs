@@ -377,6 +377,9 @@ pub struct Serve {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=crate::options::given::MAX_SPIN))]
     pub spin: u64,
+    /// Executors
+    #[command(flatten)]
+    pub executing: crate::options::execution::Executing,
     /// Where messages are written; default: standard error
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,

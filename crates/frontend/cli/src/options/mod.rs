@@ -1,6 +1,7 @@
 //! What a user can say: the command line and `-o`.
 
 pub mod args;
+pub mod execution;
 pub mod given;
 pub mod keys;
 pub mod mount;

@@ -40,6 +40,7 @@ impl Served {
         said.read_line(&mut line).unwrap();
         let value: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
         assert_eq!(value["pid"], child.id());
+        assert!(value["executors"].as_u64() >= Some(2) && value["schedule"] == "fair", "{line}");
         Self { child, said, address: value["listening"].as_str().unwrap().into() }
     }
 

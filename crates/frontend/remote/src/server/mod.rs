@@ -10,6 +10,7 @@ mod slots;
 pub use bounds::bounded;
 
 use crate::Listener;
+use crate::executors::{Execution, Executors};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
 use siftfs_proto::{Cache, FileService, Opening};
@@ -51,6 +52,10 @@ pub struct Counts {
     pub calls: u64,
     /// Sessions that were ended because their client broke a rule or took a notice back too late.
     pub ended: u64,
+    /// Calls that waited for an executor.
+    pub waited: u64,
+    /// Calls that lent theirs, because they waited for something else than a processor.
+    pub lent: u64,
 }
 
 #[derive(Debug, Default)]
@@ -71,21 +76,30 @@ pub struct Server {
     counters: Counters,
     /// Bytes of data in the calls of all sessions whose answers have not left.
     data: Arc<AtomicU64>,
+    executors: Executors,
     ending: AtomicBool,
 }
 
 impl Server {
     /// A server of `volume` that has no clients yet.
     pub fn new(volume: Arc<dyn Served>) -> Arc<Self> {
+        Self::with(volume, Execution::default())
+    }
+
+    /// As [`Server::new`], which carries calls out in this way.
+    pub fn with(volume: Arc<dyn Served>, execution: Execution) -> Arc<Self> {
         let (counters, data, ending) = Default::default();
-        Arc::new(Self { volume, counters, data, ending })
+        let executors = Executors::new(execution);
+        Arc::new(Self { volume, counters, data, executors, ending })
     }
 
     /// What was counted since the server began.
     pub fn counts(&self) -> Counts {
         let Counters { opened, refused, calls, ended } = &self.counters;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts { opened: of(opened), refused: of(refused), calls: of(calls), ended: of(ended) }
+        let (waited, lent) = self.executors.counts();
+        let (opened, refused, calls, ended) = (of(opened), of(refused), of(calls), of(ended));
+        Counts { opened, refused, calls, ended, waited, lent }
     }
 
     /// Takes connections until [`Server::stop`]; all sessions have ended when this returns. Several

@@ -2,13 +2,15 @@
 //!
 //! Threads take turns to receive: one has the receiver, and gives it to the next before it carries
 //! out what came. There is one thread more than calls may be under way, so that one receives
-//! whatever the others wait for (rule R51).
+//! whatever the others wait for (rule R51): a turn of the executors, for one, which each call needs
+//! and nothing else does.
 
 use super::identity::{self, BYTES, Channel};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::slots::Slots;
 use super::{Server, count};
+use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result, errno};
 use siftfs_calls::{
     Claim, FileProtocol, FromServer, SLOTS, ToServer, check, check_kernels, data_of,
@@ -32,6 +34,10 @@ const THREADS: usize = SLOTS as usize + 1;
 /// Changes of a session that may be answered before other sessions have taken note of them.
 const OWING: usize = 1024;
 
+/// Bytes of data in the calls of a session whose answers have not left. What the client may have
+/// under way is half of that: it sends the next call when it has the answer, which the thread that
+/// has sent it may learn later.
+const OWN_BYTES: u64 = 2 * BYTES;
 /// Bytes of data in the calls of all sessions whose answers have not left.
 const ALL_BYTES: u64 = 1 << 30;
 
@@ -61,7 +67,7 @@ impl Data {
         let own = answers.data.fetch_add(bytes, Ordering::Relaxed);
         let all = answers.all_data.fetch_add(bytes, Ordering::Relaxed);
         let taken = Self { answers: answers.clone(), bytes };
-        match own.saturating_add(bytes) <= BYTES && all.saturating_add(bytes) <= ALL_BYTES {
+        match own.saturating_add(bytes) <= OWN_BYTES && all.saturating_add(bytes) <= ALL_BYTES {
             true => Ok(taken),
             false => Err(errno(libc::EAGAIN)),
         }
@@ -91,6 +97,7 @@ struct Session<'a> {
     opened: Opened,
     answers: Arc<Answers>,
     notices: Arc<Notices>,
+    commands: Commands,
     inbox: Mutex<Inbox>,
     /// Threads that wait for the receiver.
     idle: AtomicUsize,
@@ -135,6 +142,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
             owing: AtomicUsize::new(0),
         }),
         notices,
+        commands: server.executors.open(),
         inbox: Mutex::new(receiver),
         idle: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
@@ -204,33 +212,40 @@ impl Session<'_> {
 
     /// Receives and carries out until the session is over.
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        while let Some(message) = self.receive() {
-            let (slot, number, credentials, request) = match message {
-                ToServer::Call { slot, number, credentials, request } => {
-                    (slot, number, credentials, *request)
+        while let Some((message, entry)) = self.receive() {
+            let (call, credentials, request, entry) = match (message, entry) {
+                (ToServer::Call { slot, number, credentials, request }, Some(entry)) => {
+                    ((slot, number), credentials, *request, entry)
                 }
-                ToServer::Taken { notice } => {
-                    if !self.notices.taken(notice) {
+                (ToServer::Taken { notice }, _) => {
+                    // At the session's end another thread has forgotten them.
+                    if !self.notices.taken(notice) && !self.over.load(Ordering::Acquire) {
                         self.broke(&format!("it takes notice {notice} back, which it has not"));
                     }
                     continue;
                 }
-                ToServer::Bye => return self.end(),
-                ToServer::Open(_) => return self.broke("it opens a second session"),
+                (ToServer::Bye, _) => return self.end(),
+                (_, entry) => {
+                    drop(entry);
+                    return self.broke("it opens a second session");
+                }
             };
-            if let Err(why) = self.answers.slots.begin(slot, number) {
+            if let Err(why) = self.answers.slots.begin(call.0, call.1) {
+                // The end of a session may take a while, and needs no executor.
+                drop(entry);
                 return self.broke(&why);
             }
             self.have_another(scope);
             self.busy.fetch_add(1, Ordering::SeqCst);
-            self.carry_out((slot, number), &credentials, request);
+            self.carry_out(call, &credentials, request, entry);
             self.busy.fetch_sub(1, Ordering::SeqCst);
         }
         self.end();
     }
 
-    /// The next message; none when the session is over.
-    fn receive(&self) -> Option<ToServer> {
+    /// The next message; none when the session is over. A call has its place in the order of
+    /// arrival, which it gets while this thread has the receiver.
+    fn receive(&self) -> Option<(ToServer, Option<Entry>)> {
         self.idle.fetch_add(1, Ordering::SeqCst);
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         self.idle.fetch_sub(1, Ordering::SeqCst);
@@ -239,7 +254,13 @@ impl Session<'_> {
                 return None;
             }
             match inbox.recv(Some(LOOK)) {
-                Ok(Received::Message(message)) => return Some(message),
+                Ok(Received::Message(message)) => {
+                    let entry = match &message {
+                        ToServer::Call { request, .. } => Some(self.commands.arrive(request)),
+                        _ => None,
+                    };
+                    return Some((message, entry));
+                }
                 Ok(Received::Timeout) => self.look(),
                 Ok(Received::Closed) => return None,
                 Err(error) => {
@@ -276,27 +297,47 @@ impl Session<'_> {
         }
     }
 
-    fn carry_out(&self, call: (u32, u64), credentials: &Credentials, request: Request) {
+    /// Carries a call out when it has an executor, and gives that back before the answer leaves.
+    fn carry_out(
+        &self,
+        call: (u32, u64),
+        credentials: &Credentials,
+        request: Request,
+        entry: Entry,
+    ) {
         count(&self.server.counters.calls);
         let check = if self.opened.kernel { check_kernels } else { check };
         let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
         let data = match data {
             Ok(data) => data,
-            Err(error) => return self.answers.give(call, Err(error), true),
+            Err(error) => {
+                drop(entry);
+                return self.answers.give(call, Err(error), true);
+            }
+        };
+        let Some(turn) = entry.begin() else {
+            return self.answers.give(call, Err(errno(libc::ESTALE)), true);
         };
         if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
             let (result, owed) = self.opened.service.call_owing(credentials, request);
+            turn.finish();
             self.answers.give_owing(call, result, owed);
             return drop(data);
         }
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
+        let theirs = turn.clone();
         let done = move |result| {
-            // A thread that flushes for all sessions does not wait for this one's client.
-            let may_wait = std::thread::current().id() == here;
-            answers.give(call, result, may_wait);
+            // A thread that flushes for all sessions does not wait for this one's client, and has
+            // not this one's turn.
+            let own = std::thread::current().id() == here;
+            if own {
+                theirs.release();
+            }
+            answers.give(call, result, own);
             drop(data);
         };
         self.opened.service.submit(credentials, request, Box::new(done));
+        turn.finish();
     }
 
     /// The client broke a rule.
@@ -316,6 +357,7 @@ impl Session<'_> {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.commands.end();
         self.notices.end();
         let ended = self.opened.service.call(&Credentials::default(), Request::EndSession);
         if let Err(error) = ended {

@@ -49,7 +49,9 @@ pub fn serve(a: &Serve) -> Outcome {
     let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
     let listeners = listening::bind(&a.listen, &a.admit, &options)?;
     let volume = open(a, &path)?;
-    let server = Server::new(volume.served(&name_of(&a.volume)));
+    let execution = a.executing.execution();
+    let server = Server::with(volume.served(&name_of(&a.volume)), execution.clone());
+    tracing::info!(?execution, "calls are carried out");
     announce(a, &volume, &listeners)?;
     let listening = Listening::start(listeners, server)?;
     while !ending.load(Ordering::Acquire) {
@@ -97,6 +99,8 @@ fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(
             let pid = std::process::id();
             output::say(serde_json::json!({
                 "listening": address, "volume": name, "uuid": uuid, "pid": pid,
+                "executors": a.executing.execution().executors,
+                "schedule": a.executing.schedule.word(),
             }))?;
         } else {
             output::say(format!("{name}: volume {uuid} is served at {address}"))?;

@@ -1,4 +1,4 @@
-//! What a figure says, and the middle of numbers.
+//! What a bench's figure says, and the middle of numbers.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,13 @@ pub struct Output {
     pub json: Value,
 }
 
-/// The middle one of some numbers, with the least and the most.
+/// The middle one of some numbers, with those around it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread {
     /// The median.
     pub median: f64,
+    /// The quartiles.
+    pub quartiles: [f64; 2],
     /// The least.
     pub least: f64,
     /// The most.
@@ -27,8 +29,9 @@ impl Spread {
         let mut sorted = numbers.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |i: usize| sorted.get(i).copied().unwrap_or_default();
-        let (median, most) = (at(sorted.len() / 2), at(sorted.len().saturating_sub(1)));
-        Self { median, least: at(0), most }
+        let last = sorted.len().saturating_sub(1);
+        let quartiles = [at(last / 4), at((3 * last).div_ceil(4))];
+        Self { median: at(sorted.len() / 2), quartiles, least: at(0), most: at(last) }
     }
 
     /// Of the rounds' ratios.
@@ -42,8 +45,15 @@ impl Spread {
         format!("{:.2} ({:.2} to {:.2})", self.median, self.least, self.most)
     }
 
+    /// The same with its quartiles.
+    pub fn show_quartiles(self) -> String {
+        let [low, high] = self.quartiles;
+        format!("{:.2} ({low:.2} to {high:.2})", self.median)
+    }
+
     /// For programs.
     pub fn json(self) -> Value {
-        json!({"median": self.median, "least": self.least, "most": self.most})
+        let Self { median, quartiles, least, most } = self;
+        json!({"median": median, "quartiles": quartiles, "least": least, "most": most})
     }
 }
