@@ -196,7 +196,7 @@ impl Place {
         let address = job.at.to_string_lossy().parse()?;
         let spin = Duration::from_micros(job.spin);
         let options = TransportOptions { spin, max_message: 20 << 20, ..Default::default() };
-        let volume = Box::new(Volume::connect_with(&address, &options, "", Claim::Owner)?);
+        let volume = Box::new(Volume::connect_with(&address, (&options, None), "", Claim::Owner)?);
         let path = format!("/{name}");
         let file = match volume.open_file(&path) {
             Ok(file) => file,
