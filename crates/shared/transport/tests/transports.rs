@@ -83,12 +83,11 @@ fn keys_that_do_not_fit_are_refused() {
     let address = listener.address();
     let refused = |keys: &Trust| {
         let secured = keys.secure(&address, &options, None).unwrap();
-        let here = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let there = scope.spawn(|| listener.accept(None).unwrap_err().to_string());
             let here = reach::<BlockProtocol>(&address, &options, secured.as_ref());
             (here.unwrap_err().to_string(), there.join().unwrap())
-        });
-        here
+        })
     };
     let own = ours.keys();
     let (here, there) = refused(&Trust { key: strangers.keys().key, ..own.clone() });

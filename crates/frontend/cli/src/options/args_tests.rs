@@ -118,6 +118,7 @@ fn example(before: &str, word: &str) -> String {
         "LEVEL" if before == "--level" => "durable",
         "LEVEL" => "info",
         "MODE" => "auto",
+        "ORDER" => "fcfs",
         "OPTIONS" => "ro",
         "COMMAND" => "mount",
         "WHAT" => "show",

@@ -1,5 +1,6 @@
 //! The arguments of `siftfs key`, and those of other commands that keys are meant by.
 
+use crate::show::output;
 use clap::{Args, Subcommand};
 use siftfs_base::{Error, Result};
 use siftfs_codec::Protocol;
@@ -75,7 +76,7 @@ pub struct Known {
 pub fn confirm() -> Option<&'static dyn Fn(&str) -> bool> {
     let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     asks.then_some(&|question| {
-        eprint!("siftfs: {question} [y/N] ");
+        output::ask(format_args!("{question} [y/N]"));
         let mut answer = String::new();
         let read = std::io::stdin().lock().take(16).read_line(&mut answer);
         read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())

@@ -31,6 +31,11 @@ pub fn complain(message: impl Display) {
     let _ = writeln!(io::stderr().lock(), "siftfs: {message}");
 }
 
+/// Asks a question on standard error; the line is not ended.
+pub fn ask(question: impl Display) {
+    let _ = write!(io::stderr().lock(), "siftfs: {question} ");
+}
+
 /// Prints a report as one JSON document.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::plain)?;
