@@ -41,6 +41,8 @@ mod python;
 mod random;
 #[path = "posix/rights.rs"]
 mod rights;
+#[path = "posix/shared.rs"]
+mod shared;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 #[path = "posix/synchronous.rs"]

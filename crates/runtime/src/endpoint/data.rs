@@ -194,6 +194,11 @@ impl Call<'_> {
                 data.move_to(at);
             }
             let now = st.metadata.log.now();
+            if matches!(place, Place::Believed(_)) {
+                // Where a kernel writes past its cache it says whether set-id bits go, and leaves
+                // capabilities to the file system.
+                drop_capabilities(&mut st.metadata, ino)?;
+            }
             self.write_at(st, (ino, at), &mut data, (kill_priv, times), now)?;
             if let Place::Believed(end) = place
                 && at != end

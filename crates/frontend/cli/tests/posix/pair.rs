@@ -210,6 +210,13 @@ pub fn written_back(test: fn()) {
     test();
 }
 
+/// Runs a test that is a call of [`same`] on a mount that other mounts may be beside: what appends
+/// goes past the kernel's cache.
+pub fn shared(test: fn()) {
+    MORE.set(",write_cache=writethrough,shared");
+    test();
+}
+
 /// As [`same`], with these mount options.
 #[track_caller]
 pub fn same_with(options: &str, program: impl Fn(&mut Place) + Sync) {

@@ -252,7 +252,7 @@ impl Server {
 
     /// fallocate(2) or copy_file_range(2) of `ino` comes, which does not say whether privileges go:
     /// what the caller announced, and set-id bits that the kernel does not know of yet, so that it
-    /// announced nothing (a compound has set them).
+    /// announced nothing (a compound has set them). Or an append past the kernel's cache.
     pub(crate) fn before_change(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
         self.carry_out_announced(cred, ino)?;
         let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;

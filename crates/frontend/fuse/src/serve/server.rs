@@ -302,7 +302,12 @@ impl Server {
         data: WriteData,
         kill_priv: bool,
     ) -> Result<u32> {
-        self.carry_out_announced(cred, ino)?;
+        match append && kill_priv {
+            // Past its cache the kernel asks for the end of set-id bits, looks at no group, and
+            // does not note that they are gone: it would execute the file with them.
+            true => self.before_change(cred, ino)?,
+            false => self.carry_out_announced(cred, ino)?,
+        }
         let (file, times) = (ino.into(), self.agreed.moves_times());
         let write = match append {
             true => Request::Append { file, end: offset, data, kill_priv, times },
