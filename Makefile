@@ -72,8 +72,8 @@ test-long: check-env
 	$(MAKE) test-guest
 
 # All tests of the mount by each request loop (device, ring) and under each cache mode (writethrough, writeback); then
-# with the library of `siftfs accel` loaded. MODES="ring,writeback" or "accel": that alone; SIFTFS_NO_RINGS=1: on a kernel
-# without FUSE over io_uring.
+# with the library of `siftfs accel` loaded, on mounts that others may be beside, and on mounts of served volumes.
+# MODES="ring,writeback" or "accel": that alone; SIFTFS_NO_RINGS=1: on a kernel without FUSE over io_uring.
 test-modes: check-env
 	CARGO="$(CARGO)" scripts/test-modes.sh
 

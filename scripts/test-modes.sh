@@ -6,14 +6,15 @@
 # The mode "accel" runs what programs do with the library of `siftfs accel` loaded into the tests themselves and into all
 # that they start, on mounts with private logs.
 #
-# The mode "remote" runs what programs do on mounts of volumes that another process serves.
+# The mode "shared" runs what programs do on mounts that others may be beside, "remote" on mounts of volumes that another
+# process serves.
 #
-# MODES="ring,writeback device,writethrough accel remote" runs these alone. Needs root. FUSE over io_uring is switched on in the kernel
+# MODES="ring,writeback device,writethrough accel shared remote" runs these alone. Needs root. FUSE over io_uring is switched on in the kernel
 # while rings are tested, and is then as it was. A kernel without it makes this fail, but with SIFTFS_NO_RINGS=1, which
 # leaves rings out and says so. The exit status says whether all that was run passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-modes=${MODES:-device,writethrough device,writeback ring,writethrough ring,writeback accel remote}
+modes=${MODES:-device,writethrough device,writeback ring,writethrough ring,writeback accel shared remote}
 
 # The tests that mount; `mount` and `lent` are siftfs-fuse's, the others are siftfs-cli's. `kills` draws request loop and cache for each
 # mount of its own, rings where they are switched on: it is run once while they are.
@@ -72,20 +73,22 @@ accelerated() {
     tests accel write_cache=writethrough,private_logs=on "${library[@]}" "$@"
 }
 
-# Mounts of served volumes. Left out: the writeback cache, which such a mount has not; what kills the volume's process by the
-# mount's daemon; and what a mount with `shared` does differently from ext4, as each of these is.
+# What asks for the writeback cache, which neither mode has.
+cached=(written_back:: tickets::what_was_waited_for_survives
+    synchronous::direct_writes_that_hold_the_file_beside_reads_end)
+
+beside_others() { tests shared shared posix "$@" "${cached[@]/#/--skip=}"; }
+
+# Mounts of served volumes. Left out besides: what kills the volume's process by the mount's daemon.
 remote() {
     local -x SIFTFS_TEST_REMOTE=1
-    local skip=(written_back:: pressure::a_small_volume_under_load_and_kills tickets::what_was_waited_for_survives
-        synchronous::direct_writes_that_hold_the_file_beside_reads_end idmapped::programs_of_mapped_users
-        owners::set_id_bits_and_capabilities_are_cleared rights::changes_by_every_kind_of_user
-        rights::changes_of_files_with_capabilities)
-    tests remote '' posix "$@" "${skip[@]/#/--skip=}"
+    tests remote '' posix "$@" "${cached[@]/#/--skip=}" --skip=pressure::a_small_volume_under_load_and_kills
 }
 
 [ $# -gt 0 ] || set -- --
 for mode in $modes; do
     [ "$mode" = accel ] && { accelerated "$@"; continue; }
+    [ "$mode" = shared ] && { beside_others "$@"; continue; }
     [ "$mode" = remote ] && { remote "$@"; continue; }
     loop=${mode%,*} cache=${mode#*,}
     [ "$loop" = device ] || switch Y
