@@ -7,6 +7,7 @@ mod commits;
 mod files;
 mod publisher;
 mod report;
+mod served;
 mod shell;
 mod twice;
 mod two;
@@ -52,6 +53,8 @@ fn run() -> Result<()> {
     one_process(&place, &source, &ext4, &mut table)?;
     println!("\nOne volume mounted at two places:");
     step("two mounts take turns", || twice::demonstrate(&place))?;
+    println!("\nA process serves a volume, and two others mount it:");
+    step("a server and two mounts, each killed", || served::demonstrate(&place))?;
     println!("\nAn unmodified program has a log of its own:");
     accelerated::demonstrate(&place, &ext4, &mut table)?;
     println!("\nA device process does the background work:");

@@ -34,8 +34,9 @@ fn line(number: usize) -> String {
     format!("{number:07} a line of a log\n")
 }
 
-/// Returns the microseconds of a turn.
-fn take_turns(one: &Path, other: &Path) -> Result<u128> {
+/// Appends lines at one and the other, each of which is read where it was not written. Returns
+/// the microseconds of a turn.
+pub fn take_turns(one: &Path, other: &Path) -> Result<u128> {
     let said = failed("log");
     let append = |dir: &Path| File::options().create(true).append(true).open(dir.join("log"));
     let mut writers = [append(one).map_err(failed("log"))?, append(other).map_err(said)?];

@@ -77,6 +77,11 @@ impl Volume {
         Device::start(&self.program, &self.image, address, log, more)
     }
 
+    /// `siftfs serve` with more options, until it listens at `address`; its log goes to `log`.
+    pub fn serve(&self, address: &str, log: &Path, more: &[&str]) -> Result<Device> {
+        Device::serve(&self.program, &self.image, address, log, more)
+    }
+
     /// `siftfs umount`.
     pub fn unmount(&self) -> Result<()> {
         step("siftfs umount", || self.siftfs(&["umount", arg(&self.dir)?]).map(drop))
@@ -94,7 +99,11 @@ impl Volume {
 
     /// `siftfs status --json`.
     pub fn status(&self) -> Result<Status> {
-        status::read(&self.siftfs(&["status", arg(&self.dir)?, "--json"])?)
+        self.status_of(&self.dir)
+    }
+
+    fn status_of(&self, dir: &Path) -> Result<Status> {
+        status::read(&self.siftfs(&["status", arg(dir)?, "--json"])?)
     }
 
     /// Counts from `siftfs status --json`.
@@ -118,20 +127,12 @@ impl Volume {
 
     /// As [`Volume::kill_daemon`], with something else that is done at once after the signal.
     pub fn kill_daemon_and(&self, also: impl FnOnce() -> Result<()>) -> Result<()> {
-        let pid = i32::try_from(self.status()?.pid).ok();
-        let pid = pid.and_then(rustix::process::Pid::from_raw);
-        let pid = pid.ok_or_else(|| Failed("status has no pid".into()))?;
-        let process = pidfd_open(pid, PidfdFlags::empty())
-            .map_err(|e| Failed(format!("daemon {pid:?}: {e}")))?;
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL)
-            .map_err(|e| Failed(format!("kill: {e}")))?;
-        also()?;
-        let mut fds = [PollFd::new(&process, PollFlags::IN)];
-        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
-        match poll(&mut fds, Some(&limit)) {
-            Ok(1) => Ok(()),
-            _ => Err(Failed("the daemon does not die of SIGKILL".into())),
-        }
+        kill(self.status()?.pid, also)
+    }
+
+    /// As [`Volume::kill_daemon`], of another mount's.
+    pub fn kill_daemon_of(&self, dir: &Path) -> Result<()> {
+        kill(self.status_of(dir)?.pid, || Ok(()))
     }
 
     /// `e2fsck -fn` must find nothing at all.
@@ -156,5 +157,23 @@ impl Volume {
     ) -> Result<T> {
         let dir = place.mount_point("kernel")?;
         under_the_kernel(&self.image, &dir, options, work)
+    }
+}
+
+/// SIGKILL of a process, and something else at once after it; waits until the process is gone.
+fn kill(pid: u32, also: impl FnOnce() -> Result<()>) -> Result<()> {
+    let pid = i32::try_from(pid).ok();
+    let pid = pid.and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| Failed("status has no pid".into()))?;
+    let process =
+        pidfd_open(pid, PidfdFlags::empty()).map_err(|e| Failed(format!("daemon {pid:?}: {e}")))?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+        .map_err(|e| Failed(format!("kill: {e}")))?;
+    also()?;
+    let mut fds = [PollFd::new(&process, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+    match poll(&mut fds, Some(&limit)) {
+        Ok(1) => Ok(()),
+        _ => Err(Failed("the daemon does not die of SIGKILL".into())),
     }
 }
