@@ -121,3 +121,20 @@ fn a_slower_processor_works_longer() {
     turn.finish();
     assert!(thread::processor_time() - before < Duration::from_secs(1));
 }
+
+/// A thread that fails in the middle of a command keeps no executor, which the next one would have
+/// to be lent.
+#[test]
+fn a_failed_command_keeps_no_executor() {
+    let all = executors(1, Schedule::Fair);
+    let commands = all.open();
+    scope(|scope| {
+        let failed = scope.spawn(|| {
+            let _turn = commands.arrive(&ANY).begin().unwrap();
+            panic!("on purpose");
+        });
+        assert!(failed.join().is_err());
+    });
+    commands.arrive(&ANY).begin().unwrap().finish();
+    assert_eq!(all.counts().1, 0);
+}

@@ -90,6 +90,13 @@ impl Turn {
     }
 }
 
+/// A command whose thread fails an assertion keeps no executor.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 fn end(shared: &Shared, session: SessionNr, ticket: Ticket, used: Duration) {
     let mut state = shared.lock();
     state.callers.remove(&ticket);
