@@ -92,7 +92,7 @@ fn is_of_volume(word: &str) -> bool {
 }
 
 /// The arguments of a mount, with the volume's server in its place, and without the volume's own
-/// options. The server is started if there is none.
+/// options. A volume that no server of these tests has gets one.
 ///
 /// # Errors
 /// What the server says.

@@ -48,7 +48,7 @@ impl Outbox {
         }
     }
 
-    /// Has a message sent behind others that wait; gives it back if there are none.
+    /// Has a message sent behind others that wait; where no message waits, gives it back.
     fn line_up(&self, message: FromServer) -> Option<FromServer> {
         let mut waiting = self.lock();
         if !waiting.sending && waiting.messages.is_empty() {

@@ -25,7 +25,7 @@ const BUSY: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Connects to the server at `address`, greets it and agrees with it on what to use. TCP is not
-/// encrypted, and says nothing of who is at the other end.
+/// encrypted, and does not say which machine is at the other end.
 ///
 /// # Errors
 /// No process listens, or one that is no such server of a version and with limits that suit this

@@ -65,8 +65,8 @@ fn the_directory_is_the_root() {
     assert!(!service.has_looked_up(OWN) && !service.has_looked_up(8));
 }
 
-/// Its own number would be a second name of the root, and is none. The reference that the session
-/// has to the root is not the client's to give back.
+/// The directory that the client sees as its root cannot be named by its real number as well. The
+/// reference that the session has to this root is not the client's to give back.
 #[test]
 fn the_directorys_number_is_stale_and_the_root_stays() {
     let (told, service) = below();
@@ -176,7 +176,7 @@ fn notice(owed: &mut Owed, inodes: &[InodeNr]) -> Notice {
     notice
 }
 
-/// A change of the volume's root is none of the client's affairs, and nobody waits for it.
+/// The client is not told of a change of the volume's root, and the change waits for no client.
 #[test]
 fn notices_are_of_what_the_client_may_see() {
     let (kept, part) = (Arc::new(Kept::default()), Arc::new(OnceLock::new()));
