@@ -348,6 +348,7 @@ fn kind(item: &Item) -> &'static str {
         Item::Truncate { .. } => "truncate",
         Item::Allocate { .. } => "allocate",
         Item::Xattrs { .. } => "xattrs",
+        Item::Reply(_) => "reply",
         Item::NameOp(op) => match op.kind {
             NameOpKind::Create { .. } => "create",
             NameOpKind::Link { .. } => "link",

@@ -12,10 +12,10 @@ use crate::state::log::running::Push;
 use crate::state::step::Step;
 use crate::state::tree::overlay::Source;
 use crate::state::{Recovery, State};
-use siftfs_base::{Error, InodeNr, Lsn, Result, Timestamp, corrupt, errno};
+use siftfs_base::{Epoch, Error, InodeNr, Lsn, Result, Timestamp, corrupt, errno};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, LaneMedium, NameOp, NameOpKind, RecordHead};
-use siftfs_proto::{Allocate, RenameMode};
+use siftfs_proto::{Allocate, Recovered, RenameMode};
 use siftfs_wire::Urgency;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -117,6 +117,7 @@ impl Runtime {
                     .map_err(|stop| explain(stop.into_error(), lsn))?;
             }
         }
+        st.metadata.log.recovering().note(&found.items);
         st.metadata.log.recovering().applied(lsn, lane, end);
         st.metadata.log.staging.draw_above(lsn);
         Ok(newer)
@@ -134,6 +135,14 @@ impl Runtime {
         self.settle()?;
         Ok(orphans)
     }
+}
+
+/// What a recovery that has ended found of clients' calls (rule R53), in the epoch `ended`. It is
+/// handed out once.
+pub fn take_recovered(runtime: &Runtime, ended: Epoch) -> Recovered {
+    let mut st = runtime.lock();
+    let found = st.metadata.log.recovery.as_mut().map(Recovery::take_found).unwrap_or_default();
+    Recovered { epoch: ended.0, ..found }
 }
 
 fn explain(e: Error, lsn: Lsn) -> Error {
@@ -157,6 +166,8 @@ impl State {
         match item {
             Item::NameOp(op) if op.lsn <= ops_cut => Ok(()),
             Item::NameOp(op) => self.apply_name_op(op),
+            // It changes nothing.
+            Item::Reply(_) => Ok(()),
             Item::Inode(i) => self.apply_inode(i),
             Item::Data { ino, generation, offset, len, data_offset, .. } => {
                 self.metadata.tree.expect(*ino, *generation)?;

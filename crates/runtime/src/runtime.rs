@@ -162,6 +162,7 @@ impl Runtime {
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
             time,
             changes: Default::default(),
+            replies: Default::default(),
             reserves: Default::default(),
             recovery: None,
         };
@@ -331,6 +332,7 @@ impl Runtime {
             return Err(errno(libc::EROFS).into());
         }
         doing.touch(&mut st)?;
+        st.metadata.log.enter_call(doing.origin())?;
         st.metadata.log.running.begin_operation(space_tried);
         st.begin_changes(doing.told());
         let before = st.metadata.tree.meta.mutations();
@@ -351,6 +353,7 @@ impl Runtime {
 
     /// An operation that may have changed something lets go of the lock.
     pub(crate) fn leave(&self, mut st: MutexGuard<'_, State>) {
+        st.metadata.log.replies.leave();
         st.shrink_caches(self.seq.oldest_unwritten());
         let wake = st.should_wake();
         drop(st);

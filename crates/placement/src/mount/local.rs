@@ -11,7 +11,7 @@ use crate::volume::media::{Places, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
 use siftfs_log::show_uuid;
-use siftfs_proto::{Cache, FileService, Holder, Opening};
+use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
@@ -40,6 +40,7 @@ pub struct LocalVolume {
     remounter: Arc<Remounter>,
     private_logs: Arc<PrivateLogs>,
     uuid: [u8; 16],
+    recovered: Option<Arc<Recovered>>,
 }
 
 /// Opens sessions of a volume.
@@ -62,6 +63,11 @@ impl Sessions {
     /// As there.
     pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
         Ok(Endpoint::open_caching(&self.runtime, opening, cache)?)
+    }
+
+    /// A client is gone for good: what is kept of its calls is forgotten.
+    pub fn forget_client(&self, client: u64) {
+        siftfs_runtime::forget_client(&self.runtime, client);
     }
 
     /// As [`LocalVolume::lender`].
@@ -153,7 +159,7 @@ impl LocalVolume {
             Threads::None => None,
         };
         let (media, opts) = (volume.media.clone(), opts.clone());
-        let uuid = volume.view.header.volume;
+        let (uuid, recovered) = (volume.view.header.volume, volume.recovered.clone());
         let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
         let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
         let private_logs = Arc::new(PrivateLogs::new(&pair, uuid, remounter.clone()));
@@ -170,12 +176,25 @@ impl LocalVolume {
             remounter,
             private_logs,
             uuid,
+            recovered,
         })
     }
 
     /// Its UUID.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
+    }
+
+    /// What the recovery that opened it found of clients' calls; `None` if there was none, or the
+    /// one before it was interrupted: then nobody knows.
+    pub fn recovered(&self) -> Option<Arc<Recovered>> {
+        self.recovered.clone()
+    }
+
+    /// The epoch in which the volume is open: [`Recovered::epoch`] of the next one, if this process
+    /// is killed.
+    pub fn epoch(&self) -> u64 {
+        self.pair.key.epoch.0
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.

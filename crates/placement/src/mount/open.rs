@@ -9,7 +9,8 @@ use crate::volume::marker::{self, SuperBytes};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, Discards, Origin, Role, Storage};
 use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
-use siftfs_runtime::{Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
+use siftfs_proto::Recovered;
+use siftfs_runtime::{Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, take_recovered};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, ScanData, check_lane_ends,
@@ -25,6 +26,8 @@ const TAKE_BACK: Duration = Duration::from_secs(10);
 pub struct Volume {
     pub(crate) media: Media,
     pub(crate) view: HeaderView,
+    /// What its recovery found of clients' calls.
+    pub(crate) recovered: Option<Arc<Recovered>>,
 }
 
 /// A Runtime with its Service behind it.
@@ -56,7 +59,7 @@ impl Volume {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
             media.repair(&view)?;
         }
-        Ok(Self { media, view })
+        Ok(Self { media, view, recovered: None })
     }
 
     /// Is the log empty and the area plain ext4?
@@ -93,7 +96,10 @@ impl Volume {
             Found::Empty => {}
             Found::NeverMounted => self.cancel_mount()?,
             Found::InUse => {
-                self.replay(clock, opts, progress, &mut report)?;
+                // What a recovery had replayed in part cannot be told from what was not there.
+                let known = self.view.host.state == HostState::Mounted;
+                let found = self.replay(clock, opts, progress, &mut report)?;
+                self.recovered = known.then(|| Arc::new(found));
                 left = self.take_in_logs(clock, opts, progress, &mut report.private_logs)?;
             }
         }
@@ -116,7 +122,7 @@ impl Volume {
         opts: &OpenOptions,
         progress: Progress<'_>,
         report: &mut RecoverReport,
-    ) -> Result<()> {
+    ) -> Result<Recovered> {
         let storage = Arc::new(self.storage()?);
         let old = self.view.host.clone();
         let epoch = Epoch(old.key.epoch.0 + 1);
@@ -159,10 +165,12 @@ impl Volume {
         }
         report.orphans = pair.runtime.finish_recovery(floor)?;
         pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
+        let found = take_recovered(&pair.runtime, old.key.epoch);
         match old.registry {
-            Some(_) => self.begin_next(pair),
-            None => close_pair(pair, clock.now()),
+            Some(_) => self.begin_next(pair)?,
+            None => close_pair(pair, clock.now())?,
         }
+        Ok(found)
     }
 
     /// The lanes' valid records in LSN order, and where each lane ends: recorded by an earlier

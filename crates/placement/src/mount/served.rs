@@ -3,13 +3,15 @@
 use crate::mount::local::{LocalVolume, Sessions};
 use siftfs_base::Result;
 use siftfs_log::show_uuid;
-use siftfs_proto::{Cache, FileService, Opening};
+use siftfs_proto::{Cache, FileService, Opening, Recovered};
 use siftfs_remote::Served;
 use std::sync::Arc;
 
 /// An open volume, as a server has it.
 pub struct ServedVolume {
     sessions: Sessions,
+    recovered: Option<Arc<Recovered>>,
+    epoch: u64,
     uuid: [u8; 16],
     name: String,
 }
@@ -18,7 +20,25 @@ impl LocalVolume {
     /// The volume for a server, until it is closed. Clients may call it `name`.
     pub fn served(&self, name: &str) -> Arc<ServedVolume> {
         let (sessions, uuid) = (self.sessions(), self.uuid());
-        Arc::new(ServedVolume { sessions, uuid, name: name.into() })
+        let (recovered, epoch) = (self.recovered(), self.epoch());
+        Arc::new(ServedVolume { sessions, recovered, epoch, uuid, name: name.into() })
+    }
+}
+
+impl ServedVolume {
+    /// As [`LocalVolume::recovered`].
+    pub fn recovered(&self) -> Option<Arc<Recovered>> {
+        self.recovered.clone()
+    }
+
+    /// As [`LocalVolume::epoch`].
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// As [`Sessions::forget_client`].
+    pub fn forget_client(&self, client: u64) {
+        self.sessions.forget_client(client);
     }
 }
 

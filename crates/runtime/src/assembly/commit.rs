@@ -207,6 +207,7 @@ impl Runtime {
             self.checkpoint(Urgency::Emergency)?;
             self.finish_discards()?;
             let mut st = self.lock();
+            st.metadata.log.forget_clients();
             if st.metadata.tidy_trees()?
                 && !st.has_work(&Push::All)
                 && st.metadata.log.ledger.is_empty()

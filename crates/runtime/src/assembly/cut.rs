@@ -116,6 +116,7 @@ impl State {
             || !self.metadata.log.running.overlay.is_empty()
             || self.metadata.tree.inodes.has_to_free()
             || self.metadata.log.staging.is_uncut()
+            || self.metadata.log.replies.is_stale()
             || self.metadata.log.running.data.inodes().any(|i| self.is_due(i, push))
     }
 
@@ -196,6 +197,7 @@ impl State {
     /// Makes the cut. What may find no room comes first: once a range is tagged, nothing asks for
     /// another round.
     pub fn cut(&mut self, seq: &Sequencer, a: &mut Assembly) -> Step<Cut> {
+        self.metadata.log.room_for_replies()?;
         let mut left = std::mem::take(&mut a.left);
         let due = self.due(|st, ino| st.metadata.tree.node(ino).push_next);
         for ino in &due {
@@ -229,6 +231,7 @@ impl State {
         self.metadata.log.running.overlay.tagged();
         self.metadata.write_back_inodes()?;
         let txn = self.merge(tags, overlays);
+        a.out.staged.extend(self.stage_replies(seq));
         Ok(Cut { durable: seq.published(), txn, left })
     }
 

@@ -187,6 +187,7 @@ impl Endpoint {
         }
         let cred = &*self.session.acting(cred);
         let doing = Doing::of(self.session.id, leases::touched(&req, &self.session));
+        let doing = doing.from(cred.origin.as_ref());
         let call = Call { runtime: &self.runtime, session: &self.session, cred, doing };
         let result = call.admit(&req).and_then(|_admitted| act(&call, req));
         (result, call.doing.owed())
@@ -217,6 +218,10 @@ impl FileService for Endpoint {
     fn has_looked_up(&self, ino: InodeNr) -> bool {
         let st = self.runtime.lock();
         st.metadata.tree.inodes.references.has_looked_up(self.session.id, ino)
+    }
+
+    fn forget_client(&self, client: u64) {
+        forget_client(&self.runtime, client);
     }
 
     fn enter(&self, path: &[u8]) -> Result<InodeNr> {
@@ -260,6 +265,11 @@ impl FileService for Endpoint {
             req => done(self.call(cred, req)),
         }
     }
+}
+
+/// A client is gone for good: what is kept of its calls ([`siftfs_proto::Origin`]) is forgotten.
+pub fn forget_client(runtime: &Runtime, client: u64) {
+    runtime.lock().metadata.log.forget_client(client);
 }
 
 impl Endpoint {

@@ -148,6 +148,7 @@ impl Runtime {
     ) -> Step<Tried<G::Done, G::Job>> {
         self.seq.check()?;
         let mut st = self.lock();
+        st.metadata.log.enter_call(doing.origin())?;
         st.metadata.log.running.begin_operation(space_tried);
         let checked = group.check(&mut st);
         let tried = match checked {

@@ -6,26 +6,39 @@ use crate::state::sharing::{By, Notices};
 use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
 use siftfs_base::InodeNr;
-use siftfs_proto::{Owed, Target};
+use siftfs_proto::{Origin, Owed, Target};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A request that is being carried out.
 pub(crate) struct Doing {
     pub(super) session: Option<SessionId>,
     /// The file that it names, if it touches one, and what it does with it.
     file: Option<(Target, Does)>,
+    /// Which call of a client it is, if that may have to be known after a crash (rule R53).
+    origin: Option<Arc<Origin>>,
     owed: RefCell<Owed>,
 }
 
 impl Doing {
     /// A request of `session`, and the file that it names.
     pub(crate) fn of(session: SessionId, file: Option<(Target, Does)>) -> Self {
-        Self { session: Some(session), file, owed: RefCell::default() }
+        Self { session: Some(session), file, origin: None, owed: RefCell::default() }
+    }
+
+    /// The same, of this call of a client.
+    pub(crate) fn from(self, origin: Option<&Arc<Origin>>) -> Self {
+        Self { origin: origin.cloned(), ..self }
+    }
+
+    /// Which call of a client it is.
+    pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
+        self.origin.as_ref()
     }
 
     /// What the background does.
     pub(crate) fn background() -> Self {
-        Self { session: None, file: None, owed: RefCell::default() }
+        Self { session: None, file: None, origin: None, owed: RefCell::default() }
     }
 
     /// The request touches the file that it names (rule R48). Under the same hold of the lock as

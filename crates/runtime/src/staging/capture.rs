@@ -146,6 +146,7 @@ impl Metadata {
                 created.push(made);
             }
             capture.items.push(Item::NameOp(op.clone()));
+            capture.items.extend(self.log.replies.of(op.lsn));
         }
         for made in created {
             let Some(node) = self.tree.inodes.get(&made).filter(|n| n.inode.nlink > 0) else {

@@ -14,6 +14,7 @@ use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::log::lane::{Place, RecordRef};
 use crate::state::log::names::{self, Unstageable};
+use crate::state::log::replies;
 use crate::state::room::{EMPTY_BLOCKS, NEW_INODE_BLOCKS, PERMS_PER_RECORD};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::tree::generations::Generations;
@@ -173,6 +174,25 @@ impl State {
         Ok(())
     }
 
+    /// Stages what is known of clients' calls directly behind a cut (rule R53), for which
+    /// [`Log::room_for_replies`] has found room under the same hold of the lock. The cut does not
+    /// contain the record, so it stays until the next cut is reclaimed, which stages another.
+    pub fn stage_replies(&mut self, seq: &Sequencer) -> Option<Staged> {
+        let items = self.metadata.log.replies.items();
+        self.metadata.log.replies.cut(!items.is_empty());
+        if items.is_empty() {
+            return None;
+        }
+        let layout = self.metadata.log.layout_of_replies();
+        let Ok(place) = self.metadata.log.place_of_replies(&layout) else {
+            panic!("room was found under this lock")
+        };
+        let (capture, seq) = (Capture { items, ..Capture::default() }, (seq, Writer::Background));
+        let staged = self.publish(seq, capture, &layout, place, replies::LANE, None);
+        self.metadata.log.staging.is_of_cut(replies::LANE);
+        Some(staged)
+    }
+
     /// Fixes the record's place, encodes it, and makes it the source of what it captured.
     fn publish(
         &mut self,
@@ -257,6 +277,7 @@ impl Metadata {
     ) -> Drafting<(u64, usize)> {
         let mut capture = self.capture(inodes, Asked::default(), selection)?.unwrap_or_default();
         capture.items.extend(extra.items.iter().cloned());
+        capture.items.extend(self.log.replies.coming());
         let ranges = capture.data.len() + extra.ranges;
         let bytes = capture.data_len + extra.bytes;
         let layout = RecordLayout::new(&capture.items, bytes)

@@ -112,6 +112,7 @@ impl Metadata {
             }
             let op = NameOp { lsn, time, kind };
             self.log.changes.names(keys(&op));
+            self.log.replies.made(&op);
             self.log.names.push(op, traits);
         }
     }

@@ -69,6 +69,18 @@ impl Fs {
         self.claim_inode(store, group, index, is_dir)
     }
 
+    /// Would [`Fs::alloc_inode_at`] allocate this number?
+    pub fn may_alloc_inode_at(
+        &mut self,
+        store: &mut dyn BlockStore,
+        ino: InodeNr,
+    ) -> Result<bool> {
+        if self.layout.locate_plain(ino).is_err() || self.held_inos.contains(&ino) {
+            return Ok(false);
+        }
+        Ok(!self.inode_in_use(store, ino)?)
+    }
+
     /// Frees an inode number: bitmap and counts now, allocation again after
     /// [`Fs::release_inode`]. The caller writes the record with no links and a deletion time
     /// ([`crate::Inode::retire`]) and takes it off the orphan list first. Errors: `Corrupt` if it

@@ -152,13 +152,14 @@ fn number(item: &Item) -> usize {
             NameOpKind::Rename { .. } => 11,
             NameOpKind::Exchange { .. } => 12,
         },
+        Item::Reply(_) => 13,
     }
 }
-const KINDS: usize = 13;
+const KINDS: usize = 14;
 
 #[test]
 fn golden_images_have_every_kind_of_item() {
-    let mut numbers: Vec<usize> = items().iter().chain(&physical()).map(number).collect();
+    let mut numbers: Vec<usize> = items().iter().chain(&physical()).chain(&replies()).map(number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers, (0..KINDS).collect::<Vec<_>>());
@@ -166,6 +167,10 @@ fn golden_images_have_every_kind_of_item() {
 
 fn physical() -> [Item; 1] {
     [Item::Data { ino: 12, generation: 3, offset: 10, len: 5, data_offset: 0, home: Some(409_610) }]
+}
+
+fn replies() -> [Item; 1] {
+    [Item::Reply(ReplyItem { client: 0x0123_4567_89ab, slot: 63, number: 7, lsn: Lsn(15), ino: 13 })]
 }
 
 #[test]
@@ -191,6 +196,7 @@ fn lane_records() {
     let large =
         Item::Data { ino: 12, generation: 3, offset: 0, len: 5000, data_offset: 0, home: None };
     check_record("record-large", &encode(&[large], &[0x5a; 5000]));
+    check_record("record-replies", &encode(&replies(), b""));
     let p = RecordParams { pos: 65_600, prev_end: 65_600, ..p };
     let layout = RecordLayout::on(LaneMedium::Bytes, &items(), 5).unwrap();
     let mut buf = vec![0; layout.len as usize];

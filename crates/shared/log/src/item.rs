@@ -1,5 +1,6 @@
 //! What a staged transaction says: items in the words of inodes, file ranges and names.
 
+pub use crate::item_reply::ReplyItem;
 use siftfs_base::{InodeNr, Lsn, Timestamp};
 
 /// One item of a staged transaction. Data, zero and attribute items are absolute, so applying
@@ -71,6 +72,8 @@ pub enum Item {
     },
     /// A name operation, whole (rule R2).
     NameOp(NameOp),
+    /// Whose call made a name operation (rule R53).
+    Reply(ReplyItem),
 }
 
 /// Attributes of an inode, as fsync owes them.

@@ -1,6 +1,7 @@
 //! Items to bytes and back.
 
 use crate::item::*;
+use crate::item_reply;
 use crate::{MAX_NAME, MAX_TARGET, split, take};
 use siftfs_base::{BLOCK_BYTES, Error, Lsn, Result, Timestamp, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -9,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const WHAT: &str = "staged item";
 /// From here on, a reader that does not know a kind may skip it.
 const OPTIONAL: u16 = 0x8000;
+const KIND_REPLY: u16 = OPTIONAL;
 const KIND_INODE: u16 = 1;
 const KIND_DATA: u16 = 2;
 const KIND_ZERO: u16 = 3;
@@ -108,6 +110,7 @@ fn body_len(item: &Item) -> usize {
             let entry = |(n, v): &(Vec<u8>, Vec<u8>)| size_of::<RawXattr>() + n.len() + v.len();
             size_of::<RawXattrs>() + list.iter().map(entry).sum::<usize>()
         }
+        Item::Reply(_) => item_reply::BODY,
         Item::NameOp(op) => {
             size_of::<RawOp>()
                 + match &op.kind {
@@ -135,6 +138,7 @@ fn kind_of(item: &Item) -> u16 {
         Item::Truncate { .. } => KIND_TRUNCATE,
         Item::Allocate { .. } => KIND_ALLOCATE,
         Item::Xattrs { .. } => KIND_XATTRS,
+        Item::Reply(_) => KIND_REPLY,
         Item::NameOp(op) => match &op.kind {
             NameOpKind::Create { .. } => KIND_CREATE,
             NameOpKind::Link { .. } => KIND_LINK,
@@ -225,6 +229,7 @@ fn encode_body(item: &Item, w: &mut Writer<'_>) {
         }),
         Item::Xattrs { ino, generation, list } => encode_xattrs(*ino, *generation, list, w),
         Item::NameOp(op) => encode_op(op, w),
+        Item::Reply(reply) => w.bytes(&item_reply::encode(reply)),
     }
 }
 
@@ -355,6 +360,7 @@ fn decode(kind: u16, body: &[u8]) -> Result<Option<Item>> {
         KIND_ALLOCATE => decode_allocate(body)?,
         KIND_XATTRS => decode_xattrs(body)?,
         KIND_CREATE..=KIND_EXCHANGE => decode_op(kind, body)?,
+        KIND_REPLY => item_reply::decode(body)?,
         OPTIONAL.. => return Ok(None),
         _ => return Err(Error::Incompatible(format!("a staged item of unknown kind {kind}"))),
     };
@@ -401,6 +407,7 @@ pub(crate) fn check(item: &Item) -> Result<()> {
             list.iter().try_for_each(|(name, value)| xattr(name, value))
         }
         Item::NameOp(op) => check_op(op),
+        Item::Reply(reply) => item_reply::check(reply),
     }
 }
 

@@ -98,7 +98,15 @@ fn op_kind() -> impl Strategy<Value = NameOpKind> {
 pub(crate) fn any_item() -> impl Strategy<Value = Item> {
     let op = (1u64..=1000, time(), op_kind())
         .prop_map(|(lsn, time, kind)| Item::NameOp(NameOp { lsn: Lsn(lsn), time, kind }));
-    prop_oneof![inode_item(), range_item(), xattrs_item(), op]
+    prop_oneof![inode_item(), range_item(), xattrs_item(), op, reply_item()]
+}
+
+fn reply_item() -> impl Strategy<Value = Item> {
+    (1u64.., any::<u32>(), any::<u64>(), 1u64..=1000, ino()).prop_map(
+        |(client, slot, number, lsn, ino)| {
+            Item::Reply(ReplyItem { client, slot, number, lsn: Lsn(lsn), ino })
+        },
+    )
 }
 
 /// Any item of data, physical ones among them.

@@ -15,6 +15,7 @@
 mod header;
 mod item;
 mod item_codec;
+mod item_reply;
 mod journal;
 mod journal_codec;
 mod journal_data;
@@ -31,6 +32,7 @@ mod transaction;
 pub use header::*;
 pub use item::*;
 pub use item_codec::DATA_ITEM_BYTES;
+pub use item_reply::{REPLIES_PER_RECORD, replies_len};
 pub use journal::*;
 pub use journal_codec::COPY_TAG_BYTES;
 pub use journal_data::JournalData;

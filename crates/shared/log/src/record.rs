@@ -488,6 +488,9 @@ fn check(p: &RecordParams, layout: &RecordLayout, items: &[Item]) -> Result<()> 
             {
                 return bad("a data item outside the data section");
             }
+            Item::Reply(reply) if reply.lsn > p.lsn => {
+                return bad("a reply of an operation newer than its record");
+            }
             Item::NameOp(op) if op.lsn > p.lsn => {
                 return bad("a name operation newer than its record");
             }

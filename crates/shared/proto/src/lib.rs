@@ -16,6 +16,7 @@ pub mod ioctl;
 mod locks;
 mod names;
 mod notice;
+mod origin;
 mod reply;
 mod request;
 mod session;
@@ -29,6 +30,7 @@ pub use data::*;
 pub use locks::*;
 pub use names::*;
 pub use notice::*;
+pub use origin::*;
 pub use reply::*;
 pub use request::*;
 pub use session::*;
@@ -65,6 +67,11 @@ pub trait FileService: Send + Sync {
     fn enter(&self, path: &[u8]) -> Result<InodeNr, Error> {
         let _ = path;
         Err(siftfs_base::errno(libc::EOPNOTSUPP))
+    }
+
+    /// A client is gone for good: what is kept of its calls ([`Origin`]) is forgotten.
+    fn forget_client(&self, client: u64) {
+        let _ = client;
     }
 
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another

@@ -1,6 +1,8 @@
 //! What requests and replies are made of.
 
+use crate::Origin;
 use siftfs_base::{InodeNr, Timestamp};
+use std::sync::Arc;
 
 /// The root directory's inode number.
 pub const ROOT_INO: InodeNr = 2;
@@ -64,6 +66,9 @@ pub struct Credentials {
     /// Permission bits that what this caller makes does not get, unless the directory has a
     /// default access control list.
     pub umask: u16,
+    /// Which call of another machine's client this is, if it is one: from whoever serves that
+    /// client, never from a wire.
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// Type of a file, as in a directory entry.

@@ -109,6 +109,8 @@ pub struct Lane {
     pub cut_head: u64,
     /// `prev_crc` at the last cut.
     pub cut_crc: u32,
+    /// Bytes that are kept free for the record of a cut's replies (rule R53).
+    pub kept: u64,
 }
 
 impl Lane {
@@ -129,14 +131,34 @@ impl Lane {
             durable_pos: head,
             cut_head: head,
             cut_crc: 0,
+            kept: 0,
         }
     }
 
     /// Where a record of `len` bytes would lie, if there is room: the gap at the ring's end counts.
     pub fn place(&self, len: u64) -> Option<Place> {
+        self.find(len, self.kept)
+    }
+
+    /// As [`Lane::place`], of the record that room is kept for.
+    pub fn place_kept(&self, len: u64) -> Option<Place> {
+        self.find(len, 0)
+    }
+
+    fn find(&self, len: u64, kept: u64) -> Option<Place> {
         assert!(len > 0 && len.is_multiple_of(self.medium.unit()), "records are whole units");
         let pos = siftfs_log::place_record(self.head, len, self.len)?;
-        (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(Place { pos, len })
+        (pos + len + kept - self.tail <= self.len - BLOCK_BYTES).then_some(Place { pos, len })
+    }
+
+    /// Keeps that many bytes free from now on, at least. False if there is no room for more than
+    /// are kept.
+    pub fn keep(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.kept || self.used() + bytes <= self.len - BLOCK_BYTES;
+        if fits {
+            self.kept = self.kept.max(bytes);
+        }
+        fits
     }
 
     /// Would a record that ends at `end` take of the last quarter? That is kept for small fsyncs:

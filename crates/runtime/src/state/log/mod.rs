@@ -8,6 +8,7 @@ pub mod permissions;
 pub mod pushed;
 pub mod questions;
 pub mod recovery;
+pub mod replies;
 pub mod reserves;
 pub mod running;
 pub mod staging;
@@ -16,6 +17,7 @@ pub mod time;
 pub use self::ledger::{Ledger, TxnInfo};
 use self::names::NameLog;
 pub use self::recovery::Recovery;
+use self::replies::Replies;
 use self::reserves::Reserves;
 pub use self::running::Running;
 pub use self::staging::Staging;
@@ -41,6 +43,8 @@ pub struct Log {
     pub time: Time,
     /// What the operation under way has changed.
     pub changes: Changes,
+    /// Whose calls made name operations (rule R53).
+    pub replies: Replies,
     /// What sessions have set aside of the free space.
     pub reserves: Reserves,
     /// `None` on a volume that was clean: rule R18 comes before the mount.

@@ -216,6 +216,23 @@ impl Staging {
         digest
     }
 
+    /// The newest record of the lane says no more than the cut before it: nothing of it is to be
+    /// journaled.
+    pub fn is_of_cut(&mut self, lane_index: usize) {
+        let lane = &mut self.lanes[lane_index];
+        (lane.cut_head, lane.cut_crc) = (lane.head, lane.prev_crc);
+    }
+
+    /// See [`Lane::keep`].
+    pub fn keep_room(&mut self, lane_index: usize, bytes: u64) -> bool {
+        self.lanes[lane_index].keep(bytes)
+    }
+
+    /// No room is kept any more.
+    pub fn keep_no_room(&mut self, lane_index: usize) {
+        self.lanes[lane_index].kept = 0;
+    }
+
     /// May credits give the lanes back up to `tails`? The transaction that they are for contains
     /// the records up to `taken`, if it is not reclaimed.
     ///

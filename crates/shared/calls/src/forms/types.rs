@@ -12,7 +12,17 @@ use std::time::Duration;
 
 newtypes!(FileProtocol: Handle, Ticket, SectionId, LeaseId);
 
-fields!(FileProtocol: Credentials { uid, gid, pid, umask });
+/// The call's origin is the server's to say.
+impl Field<FileProtocol> for Credentials {
+    fn put(&self, out: &mut Writer<FileProtocol>) {
+        let Self { uid, gid, pid, umask, origin: _ } = self;
+        (uid.put(out), gid.put(out), pid.put(out), umask.put(out));
+    }
+    fn get(from: &mut Reader<'_, FileProtocol>) -> Result<Self> {
+        let (uid, gid, pid) = (Field::get(from)?, Field::get(from)?, Field::get(from)?);
+        Ok(Self { uid, gid, pid, umask: Field::get(from)?, origin: None })
+    }
+}
 
 variants!(FileProtocol: Target {} tuple {
     1 => Open(it),
