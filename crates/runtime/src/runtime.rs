@@ -339,6 +339,9 @@ impl Runtime {
         let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
         let changed = st.metadata.tree.meta.mutations() != before;
         let notices = st.end_changes(doing.told());
+        if let (Ok(_), Some(origin)) = (&result, doing.origin()) {
+            st.metadata.log.replies.changed(origin);
+        }
         self.leave(st);
         doing.tell(notices);
         // An operation that failed half-way left cached metadata behind that is not one operation's

@@ -200,6 +200,11 @@ impl Call<'_> {
                 drop_capabilities(&mut st.metadata, ino)?;
             }
             self.write_at(st, (ino, at), &mut data, (kill_priv, times), now)?;
+            if !matches!(place, Place::At(_))
+                && let Some(origin) = self.doing.origin()
+            {
+                origin.appended(at);
+            }
             if let Place::Believed(end) = place
                 && at != end
             {

@@ -5,7 +5,9 @@ mod compound;
 mod requests;
 mod types;
 
-use crate::{Claim, FileProtocol, FromServer, Opening, ToServer, Told};
+use crate::{
+    Back, Change, Claim, Done, FileProtocol, FromServer, Kept, Opening, Returning, ToServer, Told,
+};
 use siftfs_base::{Error, Result};
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
 use siftfs_proto::Reply;
@@ -13,25 +15,44 @@ use siftfs_proto::Reply;
 messages!(FileProtocol: ToServer, FromServer);
 
 variants!(FileProtocol: ToServer {
-    2 => Call { slot, number, credentials, request },
+    2 => Call { slot, number, credentials, request, change },
     3 => Taken { notice },
     4 => Bye {},
+    5 => Returned {},
+    6 => Full {},
 } tuple {
     1 => Open(opening),
 });
 
 variants!(FileProtocol: FromServer {
-    1 => Opened { volume, slots, bytes },
+    1 => Opened { volume, slots, bytes, instance, back },
     2 => Refused { reason },
-    3 => Answer { slot, number, result },
+    3 => Answer { slot, number, result, done },
     4 => Notice { notice, all, told },
     5 => Shares { others },
-    6 => Ended { reason },
-    7 => Owing { slot, number, result },
+    6 => Ended { reason, all_answered },
+    7 => Owing { slot, number, result, done },
     8 => Settled { slot, number },
+    9 => Durable { order },
 });
 
-fields!(FileProtocol: Opening { volume, claim, caches });
+fields!(FileProtocol: Opening { volume, claim, caches, returning });
+
+fields!(FileProtocol: Returning { client, instance });
+
+variants!(FileProtocol: Back { 1 => New {}, 2 => Same {}, 3 => Again {}, 4 => Clean {}, 5 => Unknown {} });
+
+variants!(FileProtocol: Change {
+    1 => Once { place, number },
+    2 => Absolute {},
+    4 => Reclaim {},
+} tuple {
+    3 => Kept(it),
+});
+
+fields!(FileProtocol: Kept { instance, order, lsn, made, place, number });
+
+fields!(FileProtocol: Done { order, lsn, at });
 
 variants!(FileProtocol: Claim {
     1 => Kernel {},

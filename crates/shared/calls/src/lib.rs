@@ -24,7 +24,7 @@ use siftfs_proto::{Credentials, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -74,6 +74,84 @@ pub struct Opening {
     pub claim: Claim,
     /// It keeps what it is told, and takes back what others change.
     pub caches: bool,
+    /// It waits for a server that is lost, and comes back (`docs/design/lost-server.md`).
+    pub returning: Option<Returning>,
+}
+
+/// A client that comes back to a server that it has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returning {
+    /// Its number, drawn at random, the same for all its connections.
+    pub client: u64,
+    /// The server that it knows; 0 for none.
+    pub instance: u64,
+}
+
+/// Where a client that keeps what it changes stands with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// The server does not know it, and it keeps nothing that concerns this server.
+    New,
+    /// It is the server that the client knows: all that was answered is there.
+    Same,
+    /// The server that the client knows has died: the client repeats what it has kept.
+    Again,
+    /// The server that the client knows is gone, and nothing is known of what it has done: what the
+    /// client keeps is lost.
+    Unknown,
+    /// The server that the client knows has ended in order: all that was answered is durable, and
+    /// what was not answered was not carried out.
+    Clean,
+}
+
+/// A call of a client that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A change that cannot be repeated blindly. It has a place of its own among those of the
+    /// client, in which no other is under way, and the place's next number; or the number that it
+    /// had, if it was not answered.
+    Once {
+        /// The client's place for it.
+        place: u32,
+        /// The number in it.
+        number: u64,
+    },
+    /// A change that may be made twice, such as a write at an offset.
+    Absolute,
+    /// A change that was answered by a server that has died.
+    Kept(Kept),
+    /// What the client had open, referred to or locked.
+    Reclaim,
+}
+
+/// A change that a server answered which has died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The server that answered it.
+    pub instance: u64,
+    /// Its place in the order of all changes of that server.
+    pub order: u64,
+    /// LSN of its name operation; 0 if it is none.
+    pub lsn: u64,
+    /// What it made: the inode and its generation.
+    pub made: Option<(InodeNr, u32)>,
+    /// The client's place for what it repeats, and the number in it: the same if a server died
+    /// before it answered.
+    pub place: u32,
+    /// The number in that place.
+    pub number: u64,
+}
+
+/// What a server says of a change that it has carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Its place in the order of all changes of this server, from 1 on; 0 if the change was there
+    /// already.
+    pub order: u64,
+    /// LSN of its name operation; 0 if it is none.
+    pub lsn: u64,
+    /// Of an append: where the bytes are.
+    pub at: Option<u64>,
 }
 
 /// Client to server.
@@ -91,6 +169,8 @@ pub enum ToServer {
         credentials: Credentials,
         /// What for.
         request: Box<Request>,
+        /// Of a client that comes back: what kind of change it is, if it is one.
+        change: Option<Change>,
     },
     /// A notice was taken back: nothing of it is shown any more.
     Taken {
@@ -99,6 +179,10 @@ pub enum ToServer {
     },
     /// The session ends. Nothing follows.
     Bye,
+    /// A client that came back has repeated and reclaimed all that it wanted to.
+    Returned,
+    /// The client keeps as many changes as it may: they are to be made durable.
+    Full,
 }
 
 /// What other sessions changed of inodes that this one has looked up.
@@ -125,6 +209,10 @@ pub enum FromServer {
         slots: u32,
         /// Bytes of data that these may carry or ask for together; more is `EAGAIN`.
         bytes: u64,
+        /// The server's number, drawn at random when it starts.
+        instance: u64,
+        /// Where a client that comes back stands with it.
+        back: Back,
     },
     /// It is not, and the connection ends.
     Refused {
@@ -139,6 +227,8 @@ pub enum FromServer {
         number: u64,
         /// Its reply, or why it failed.
         result: Result<Box<Reply>, Error>,
+        /// Of a change of a client that comes back, which succeeded.
+        done: Option<Done>,
     },
     /// As `Answer`, of a change in a session that caches: it is made, and other sessions still show
     /// what was before. The slot is free. `Settled` follows, and before that the client tells
@@ -150,6 +240,8 @@ pub enum FromServer {
         number: u64,
         /// Its reply, or why it failed.
         result: Result<Box<Reply>, Error>,
+        /// Of a change of a client that comes back, which succeeded.
+        done: Option<Done>,
     },
     /// No session shows any more what was before a change that was answered by `Owing`.
     Settled {
@@ -177,5 +269,12 @@ pub enum FromServer {
     Ended {
         /// Why, for people.
         reason: String,
+        /// All calls that were begun have been answered: the others were not carried out.
+        all_answered: bool,
+    },
+    /// To a client that comes back: all changes up to this one in the server's order are durable.
+    Durable {
+        /// The last one.
+        order: u64,
     },
 }

@@ -4,10 +4,13 @@
 use siftfs_base::{InodeNr, Lsn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots that a client's calls have at most.
 pub const ORIGIN_SLOTS: u32 = 64;
+/// Of a call that may be carried out twice: nothing is noted of it, but it has its place in the order.
+pub const NO_SLOT: u32 = u32::MAX;
 /// Clients at a time whose calls have an origin.
 pub const ORIGIN_CLIENTS: usize = 256;
 
@@ -20,7 +23,7 @@ pub const ORIGIN_CLIENTS: usize = 256;
 pub struct Origin {
     /// Number of the client, drawn at random by it, never 0.
     pub client: u64,
-    /// One of its slots, below [`ORIGIN_SLOTS`].
+    /// One of its slots, below [`ORIGIN_SLOTS`], or [`NO_SLOT`].
     pub slot: u32,
     /// Number of the call in its slot; larger than every earlier one.
     pub number: u64,
@@ -28,6 +31,8 @@ pub struct Origin {
     /// number and generation that it had. It gets these, or is refused with `ESTALE`.
     pub again: Option<(InodeNr, u32)>,
     lsn: AtomicU64,
+    order: AtomicU64,
+    at: OnceLock<u64>,
 }
 
 impl Origin {
@@ -46,6 +51,27 @@ impl Origin {
     /// has returned.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn.load(Ordering::Acquire))
+    }
+
+    /// Place of the call's change in the order of all changes that have an origin, from 1 on; 0 for
+    /// no change. Read it when the call has returned.
+    pub fn order(&self) -> u64 {
+        self.order.load(Ordering::Acquire)
+    }
+
+    /// The call's change has this place in that order (for the Runtime, under its lock).
+    pub fn ordered(&self, order: u64) {
+        self.order.store(order, Ordering::Release);
+    }
+
+    /// Of an append: where the bytes are, in bytes. Read it when the call has returned.
+    pub fn at(&self) -> Option<u64> {
+        self.at.get().copied()
+    }
+
+    /// The call has put its bytes there (for the Runtime).
+    pub fn appended(&self, at: u64) {
+        let _ = self.at.set(at);
     }
 
     /// The call has made a change of names (for the Runtime).

@@ -6,7 +6,7 @@
 //! the notice came.
 
 use siftfs_base::{InodeNr, Result};
-use siftfs_proto::{Reply, Request};
+use siftfs_proto::{DirEntry, Reply, Request};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,9 +23,16 @@ struct Noticed {
     notices: u32,
 }
 
+/// What is counted of an inode.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    references: u64,
+    generation: u32,
+}
+
 #[derive(Default)]
 struct Table {
-    counts: HashMap<InodeNr, u64>,
+    counts: HashMap<InodeNr, Count>,
     next: u64,
     under_way: BTreeSet<u64>,
     noticed: HashMap<InodeNr, Noticed>,
@@ -48,8 +55,8 @@ impl LookedUp {
             R::Forget { ino, count } => {
                 let mut table = self.lock();
                 if let Some(known) = table.counts.get_mut(ino) {
-                    *known = known.saturating_sub(*count);
-                    if *known == 0 {
+                    known.references = known.references.saturating_sub(*count);
+                    if known.references == 0 {
                         table.counts.remove(ino);
                     }
                 }
@@ -77,12 +84,19 @@ impl LookedUp {
     pub fn answered(&self, asked: Option<Asked>, result: &Result<Reply>) {
         let Some(Asked(number)) = asked else { return };
         let mut table = self.lock();
-        let mut count = |ino| *table.counts.entry(ino).or_default() += 1;
+        let mut count = |ino, generation| {
+            let count = table.counts.entry(ino).or_default();
+            if count.generation != generation {
+                *count = Count { references: 0, generation };
+            }
+            count.references += 1;
+        };
         match result {
-            Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => count(attr.ino),
+            Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => count(attr.ino, attr.generation),
             Ok(Reply::Dir(entries)) => {
                 let counted = entries.iter().filter(|e| e.name != b"." && e.name != b"..");
-                counted.for_each(|entry| count(entry.ino));
+                let generation = |e: &DirEntry| e.attr.as_ref().map_or(0, |attr| attr.generation);
+                counted.for_each(|entry| count(entry.ino, generation(entry)));
             }
             _ => {}
         }
@@ -123,6 +137,18 @@ impl LookedUp {
         let first = table.under_way.first();
         let noticed = table.noticed.get(&ino);
         noticed.zip(first).is_some_and(|(noticed, first)| *first < noticed.before)
+    }
+
+    /// Does the session refer to the inode?
+    pub fn counts(&self, ino: InodeNr) -> bool {
+        self.lock().counts.contains_key(&ino)
+    }
+
+    /// What it has looked up: each inode with its generation, and how many references.
+    pub fn held(&self) -> Vec<(InodeNr, u32, u64)> {
+        let table = self.lock();
+        let held = table.counts.iter();
+        held.map(|(ino, count)| (*ino, count.generation, count.references)).collect()
     }
 
     /// All that it has looked up.

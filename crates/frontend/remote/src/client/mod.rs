@@ -1,17 +1,20 @@
 //! The client's side: a session of a volume that another process serves.
 
 mod aside;
+mod lasting;
 mod looked;
 mod owing;
 mod receive;
 mod slots;
 
 use crate::{Address, FileProtocol, Opening, TransportOptions};
+pub use lasting::{Dial, Lasting, Patience};
+
 use aside::Aside;
 use looked::LookedUp;
 use owing::Owing;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{FromServer, SLOTS, ToServer, data_of};
+use siftfs_calls::{Back, Change, Done, FromServer, Returning, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
 use siftfs_transport::{Connection, Received, Receiver, Secured, Sender, reach};
 use slots::{Slots, Then};
@@ -27,7 +30,7 @@ const OPENING: Duration = Duration::from_secs(30);
 /// A session over a wire. It ends when this is dropped.
 pub struct Client {
     link: Arc<Link>,
-    volume: [u8; 16],
+    terms: Terms,
     receives: Option<JoinHandle<()>>,
 }
 
@@ -42,6 +45,26 @@ struct Link {
     calls: AtomicU64,
     /// The session ends because its client wants it to.
     leaving: AtomicBool,
+    /// The server has ended in order: what it has not answered it has not carried out.
+    all_answered: AtomicBool,
+    /// What comes back when the server is lost.
+    watch: Option<Arc<dyn Watch>>,
+}
+
+/// What is told of a session that is to come back when its server is lost.
+trait Watch: Send + Sync {
+    /// All changes up to this one in the server's order are durable.
+    fn durable(&self, order: u64);
+
+    /// Nothing comes any more, and every call was answered with an error.
+    fn lost(&self, why: &Error);
+}
+
+/// Of a session that comes back: who it is, what it has looked up, and what is told of it.
+struct Again {
+    returning: Returning,
+    looked_up: Arc<LookedUp>,
+    watch: Arc<dyn Watch>,
 }
 
 /// What there is for a session that caches.
@@ -56,9 +79,9 @@ struct Caching {
 }
 
 impl Caching {
-    fn new(cache: Arc<dyn Cache>) -> Result<Self> {
+    fn new(cache: Arc<dyn Cache>, looked_up: Arc<LookedUp>) -> Result<Self> {
         let notices = Aside::start("siftfs-notices")?;
-        let (looked_up, owing, open) = Default::default();
+        let (owing, open) = Default::default();
         Ok(Self { cache, looked_up, owing, notices, open })
     }
 }
@@ -84,8 +107,8 @@ impl Client {
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
         let end = reach::<FileProtocol>(address, options, secured)?;
-        let opening = Opening { volume: volume.into(), claim, caches: cache.is_some() };
-        Self::open(end, opening, cache)
+        let (volume, caches) = (volume.into(), cache.is_some());
+        Self::open(end, Opening { volume, claim, caches, returning: None }, cache)
     }
 
     /// Opens a session on a new connection.
@@ -97,29 +120,45 @@ impl Client {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
+        Self::open_again(end, opening, cache, None)
+    }
+
+    fn open_again(
+        end: siftfs_transport::CallerEnd<FileProtocol>,
+        mut opening: Opening,
+        cache: Option<Arc<dyn Cache>>,
+        again: Option<Again>,
+    ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
+        opening.returning = again.as_ref().map(|again| again.returning);
         sender.send(ToServer::Open(Box::new(opening)))?;
-        let (volume, slots, bytes) = opened(&mut *receiver, &peer)?;
+        let terms = opened(&mut *receiver, &peer)?;
+        let (looked_up, watch) = match again {
+            Some(again) => (again.looked_up, Some(again.watch)),
+            None => Default::default(),
+        };
         let link = Arc::new(Link {
             sender,
-            slots: Slots::new(slots, bytes),
-            cache: cache.map(Caching::new).transpose()?,
+            slots: Slots::new(terms.slots, terms.bytes),
+            cache: cache.map(|cache| Caching::new(cache, looked_up)).transpose()?,
             answers: Arc::new(Aside::start("siftfs-answers")?),
             peer,
             calls: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
+            all_answered: AtomicBool::new(false),
+            watch,
         });
         let theirs = link.clone();
         let receives = std::thread::Builder::new()
             .name("siftfs-client".into())
             .spawn(move || theirs.receive(receiver))
             .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
-        Ok(Self { link, volume, receives: Some(receives) })
+        Ok(Self { link, terms, receives: Some(receives) })
     }
 
     /// The volume's UUID.
     pub fn volume(&self) -> [u8; 16] {
-        self.volume
+        self.terms.volume
     }
 
     /// The server, in words for messages.
@@ -146,16 +185,63 @@ impl Client {
     }
 }
 
-/// The volume, and what calls there may be.
-type Terms = ([u8; 16], u32, u64);
+impl Client {
+    /// As [`FileService::call_owing`], of a call that is a change of a client that comes back.
+    fn call_change(
+        &self,
+        cred: &Credentials,
+        req: Request,
+        change: Option<Change>,
+    ) -> ((Result<Reply>, Option<Done>), Owed) {
+        let link = &*self.link;
+        let entry = match waits_for_others(&req) {
+            Some(beyond) => link.slots.enter_long(beyond),
+            None => link.slots.enter(data_of(&req)),
+        };
+        let call = match entry.begin(Then::Wake) {
+            Ok(call) => call,
+            Err(error) => return ((Err(error), None), Owed::default()),
+        };
+        // What comes back is counted already.
+        let counts = !matches!(change, Some(Change::Kept(_) | Change::Reclaim));
+        let counting = link.cache.as_ref().filter(|_| counts);
+        let asked = counting.and_then(|caching| caching.looked_up.asks(&req));
+        link.transmit(call, cred, (req, change));
+        let said = entry.wait(call.0);
+        let Some(caching) = &link.cache else { return (said, Owed::default()) };
+        caching.looked_up.answered(asked, &said.0);
+        (said, caching.owing.take(call))
+    }
+
+    /// The server has ended in order: what it has not answered it has not carried out.
+    fn has_all_answers(&self) -> bool {
+        self.link.all_answered.load(Ordering::SeqCst)
+    }
+
+    /// What is no call.
+    fn say(&self, message: ToServer) {
+        // One that is gone has said so to all callers.
+        let _ = self.link.sender.send(message);
+    }
+}
+
+/// What a server says when it opens a session.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    volume: [u8; 16],
+    slots: u32,
+    bytes: u64,
+    instance: u64,
+    back: Back,
+}
 
 /// Waits until the server has opened the session.
 fn opened(receiver: &mut dyn Receiver<FromServer>, peer: &str) -> Result<Terms> {
     let refused = |why: &str| Err(Error::Refused(format!("{peer} opens no session: {why}")));
     match receiver.recv(Some(OPENING))? {
-        Received::Message(FromServer::Opened { volume, slots, bytes }) => {
+        Received::Message(FromServer::Opened { volume, slots, bytes, instance, back }) => {
             match (1..=SLOTS).contains(&slots) {
-                true => Ok((volume, slots, bytes)),
+                true => Ok(Terms { volume, slots, bytes, instance, back }),
                 false => refused(&format!("it has {slots} slots for calls")),
             }
         }
@@ -174,21 +260,8 @@ impl FileService for Client {
     }
 
     fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
-        let link = &*self.link;
-        let entry = match waits_for_others(&req) {
-            Some(beyond) => link.slots.enter_long(beyond),
-            None => link.slots.enter(data_of(&req)),
-        };
-        let call = match entry.begin(Then::Wake) {
-            Ok(call) => call,
-            Err(error) => return (Err(error), Owed::default()),
-        };
-        let asked = link.cache.as_ref().and_then(|caching| caching.looked_up.asks(&req));
-        link.transmit(call, cred, req);
-        let result = entry.wait(call.0);
-        let Some(caching) = &link.cache else { return (result, Owed::default()) };
-        caching.looked_up.answered(asked, &result);
-        (result, caching.owing.take(call))
+        let ((result, _), owed) = self.call_change(cred, req, None);
+        (result, owed)
     }
 
     /// The server says what it knows of; what is on its way is asked for here.
@@ -204,7 +277,7 @@ impl FileService for Client {
         let aside = self.link.answers.clone();
         let then: Completion = Box::new(move |result| aside.give(move || done(result)));
         match self.link.slots.enter_long(beyond).begin_then(then) {
-            Ok(call) => self.link.transmit(call, cred, req),
+            Ok(call) => self.link.transmit(call, cred, (req, None)),
             Err((error, then)) => then(Err(error)),
         }
     }
@@ -222,10 +295,15 @@ fn waits_for_others(request: &Request) -> Option<i32> {
 
 impl Link {
     /// Sends a call that has its slot. One that cannot be sent is answered here.
-    fn transmit(&self, (slot, number): (u32, u64), cred: &Credentials, req: Request) {
+    fn transmit(
+        &self,
+        (slot, number): (u32, u64),
+        cred: &Credentials,
+        (req, change): (Request, Option<Change>),
+    ) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let (credentials, request) = (cred.clone(), Box::new(req));
-        match self.sender.send(ToServer::Call { slot, number, credentials, request }) {
+        match self.sender.send(ToServer::Call { slot, number, credentials, request, change }) {
             Ok(()) => {}
             // The message is longer than a message may be. Nothing of it was sent.
             Err(Error::Refused(why)) => {
@@ -233,7 +311,7 @@ impl Link {
                 self.slots.unsent(slot, errno(libc::E2BIG));
             }
             // The connection is gone; the thread that receives may have answered it so already.
-            Err(error) => drop(self.slots.answer(slot, number, Err(error))),
+            Err(error) => drop(self.slots.answer(slot, number, (Err(error), None))),
         }
     }
 }

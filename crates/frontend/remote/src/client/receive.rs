@@ -30,6 +30,9 @@ impl Link {
         self.slots.broke(&error);
         self.sender.close();
         self.over();
+        if let Some(watch) = &self.watch {
+            watch.lost(&error);
+        }
     }
 
     /// Nothing more is told: what the cache has counts no more.
@@ -47,18 +50,18 @@ impl Link {
     fn take(&self, message: FromServer) -> Result<()> {
         let broke = |why: &str| Err(corrupt(format!("message from {}", self.peer), why));
         match message {
-            FromServer::Answer { slot, number, result } => {
-                match self.slots.answer(slot, number, result.map(|reply| *reply)) {
+            FromServer::Answer { slot, number, result, done } => {
+                match self.slots.answer(slot, number, (result.map(|reply| *reply), done)) {
                     true => Ok(()),
                     false => broke("it answers a call that is not under way"),
                 }
             }
-            FromServer::Owing { slot, number, result } => {
+            FromServer::Owing { slot, number, result, done } => {
                 let Some(caching) = &self.cache else {
                     return broke("it answers a session that does not cache before it is done");
                 };
                 caching.owing.owes((slot, number));
-                match self.slots.answer(slot, number, result.map(|reply| *reply)) {
+                match self.slots.answer(slot, number, (result.map(|reply| *reply), done)) {
                     true => Ok(()),
                     false => broke("it answers a call that is not under way"),
                 }
@@ -75,9 +78,17 @@ impl Link {
                 self.cache.iter().for_each(|caching| caching.cache.shares(others));
                 Ok(())
             }
-            FromServer::Ended { reason } => {
+            FromServer::Ended { reason, all_answered } => {
+                self.all_answered.store(all_answered, Ordering::SeqCst);
                 Err(Error::Link(format!("{} has ended the session: {reason}", self.peer)))
             }
+            FromServer::Durable { order } => match &self.watch {
+                Some(watch) => {
+                    watch.durable(order);
+                    Ok(())
+                }
+                None => broke("it tells a client that keeps nothing what is durable"),
+            },
             FromServer::Opened { .. } | FromServer::Refused { .. } => {
                 broke("it opens a second session")
             }

@@ -1,8 +1,12 @@
 //! The slots of a client's session: which thread, or what else, waits for which call.
 
 use siftfs_base::{Error, Result, errno};
+use siftfs_calls::Done;
 use siftfs_proto::{Completion, Reply};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What a server says to a call: its answer, and what it tells a client that comes back of a change.
+pub(super) type Said = (Result<Reply>, Option<Done>);
 
 /// What follows an answer.
 pub(super) enum Then {
@@ -18,7 +22,7 @@ struct Slot {
     /// What follows the answer of the call that is under way.
     then: Option<Then>,
     /// The answer that a thread is about to take.
-    answer: Option<Result<Reply>>,
+    answer: Option<Said>,
     /// Bytes of the call that is under way.
     bytes: u64,
     /// It waits for another program.
@@ -95,13 +99,13 @@ impl Slots {
     }
 
     /// The answer of a call. False if no such call is under way.
-    pub fn answer(&self, slot: u32, number: u64, result: Result<Reply>) -> bool {
+    pub fn answer(&self, slot: u32, number: u64, said: Said) -> bool {
         let mut state = self.lock();
         let found = state.slots.get_mut(slot as usize);
         // A slot's number counts on when its call begins.
         let found = found.filter(|found| found.next == number.wrapping_add(1));
         let Some(then) = found.and_then(|found| found.then.take()) else { return false };
-        self.finish(state, slot, then, result);
+        self.finish(state, slot, then, said);
         true
     }
 
@@ -111,7 +115,7 @@ impl Slots {
         let found = state.slots.get_mut(slot as usize).expect("a call began there");
         found.next = found.next.wrapping_sub(1);
         if let Some(then) = found.then.take() {
-            self.finish(state, slot, then, Err(error));
+            self.finish(state, slot, then, (Err(error), None));
         }
     }
 
@@ -120,19 +124,19 @@ impl Slots {
         mut state: MutexGuard<'_, State>,
         slot: u32,
         then: Then,
-        result: Result<Reply>,
+        said: Said,
     ) {
         match then {
             Then::Wake => {
                 let found = state.slots.get_mut(slot as usize).expect("a call began there");
-                found.answer = Some(result);
+                found.answer = Some(said);
                 drop(state);
                 self.answered.get(slot as usize).expect("one per slot").notify_one();
             }
             Then::Call(done) => {
                 self.release(&mut state, slot);
                 drop(state);
-                done(result);
+                done(said.0);
             }
         }
     }
@@ -163,7 +167,7 @@ impl Slots {
         self.room.notify_all();
         drop(state);
         for (slot, then) in calls {
-            self.finish(self.lock(), slot, then, Err(error.clone()));
+            self.finish(self.lock(), slot, then, (Err(error.clone()), None));
         }
     }
 }
@@ -222,15 +226,15 @@ impl Entry<'_> {
     }
 
     /// Waits for the answer of the call in `slot`.
-    pub fn wait(&self, slot: u32) -> Result<Reply> {
+    pub fn wait(&self, slot: u32) -> Said {
         let slots = self.slots;
         let answered = slots.answered.get(slot as usize).expect("one per slot");
         let mut state = slots.lock();
         loop {
             let found = state.slots.get_mut(slot as usize).expect("a call began there");
-            if let Some(result) = found.answer.take() {
+            if let Some(said) = found.answer.take() {
                 slots.release(&mut state, slot);
-                return result;
+                return said;
             }
             state = answered.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

@@ -4,19 +4,23 @@ mod bounds;
 mod identity;
 mod notices;
 mod outbox;
+mod returning;
+pub(crate) use returning::draw;
 mod session;
 mod slots;
 
 pub use bounds::bounded;
+pub use returning::Before;
 
 use crate::Listener;
 use crate::executors::{Execution, Executors};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
-use siftfs_proto::{Cache, FileService, Opening};
+use returning::{Clients, Keeper};
+use siftfs_proto::{Cache, Credentials, FileService, Opening, Request};
 use siftfs_transport::ServerEnd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -78,6 +82,13 @@ pub struct Server {
     data: Arc<AtomicU64>,
     executors: Executors,
     ending: AtomicBool,
+    /// Listeners that are served.
+    serving: AtomicUsize,
+    clients: Arc<Clients>,
+    keeper: Arc<Keeper>,
+    keeps: Mutex<Option<JoinHandle<()>>>,
+    /// By what the server itself syncs; opened when it is needed.
+    own: OnceLock<Arc<dyn FileService>>,
 }
 
 impl Server {
@@ -88,9 +99,69 @@ impl Server {
 
     /// As [`Server::new`], which carries calls out in this way.
     pub fn with(volume: Arc<dyn Served>, execution: Execution) -> Arc<Self> {
-        let (counters, data, ending) = Default::default();
+        let nothing = Before::default();
+        Self::after(volume, execution, nothing).expect("a server without a book writes no file")
+    }
+
+    /// As [`Server::with`], after another server of the volume: clients of that one come back.
+    ///
+    /// # Errors
+    /// The book cannot be written.
+    pub fn after(
+        volume: Arc<dyn Served>,
+        execution: Execution,
+        before: Before,
+    ) -> Result<Arc<Self>> {
+        let (counters, data, ending, serving, keeper, own) = Default::default();
         let executors = Executors::new(execution);
-        Arc::new(Self { volume, counters, data, executors, ending })
+        let clients = Arc::new(Clients::new(volume.uuid(), before)?);
+        let keeps = Mutex::new(None);
+        let server = Self {
+            volume,
+            counters,
+            data,
+            executors,
+            ending,
+            serving,
+            clients,
+            keeper,
+            keeps,
+            own,
+        };
+        Ok(Arc::new(server))
+    }
+
+    /// Everything durable.
+    fn sync(&self) -> Result<()> {
+        let own = match self.own.get() {
+            Some(own) => own,
+            // A kernel's session without a cache is no front end.
+            None => {
+                let opened = self.volume.open(Opening::kernel(), None)?;
+                self.own.get_or_init(|| opened)
+            }
+        };
+        own.call(&Credentials::default(), Request::SyncAll).map(drop)
+    }
+
+    /// Has a thread make durable what clients keep.
+    fn keep(self: &Arc<Self>) {
+        let mut keeps = self.keeps.lock().unwrap_or_else(PoisonError::into_inner);
+        if keeps.is_some() {
+            return;
+        }
+        self.clients.listens();
+        let (server, keeper) = (Arc::downgrade(self), self.keeper.clone());
+        let clients = self.clients.clone();
+        let sync = move || match server.upgrade() {
+            Some(server) => server.sync(),
+            None => Ok(()),
+        };
+        let thread = Builder::new().name("siftfs-keeper".into());
+        match thread.spawn(move || keeper.run(&clients, sync)) {
+            Ok(thread) => *keeps = Some(thread),
+            Err(error) => tracing::error!(%error, "no thread for what clients keep"),
+        }
     }
 
     /// What was counted since the server began.
@@ -106,6 +177,8 @@ impl Server {
     /// listeners may be served at a time.
     pub fn serve(self: &Arc<Self>, listener: &Listener) {
         let mut sessions: Vec<JoinHandle<()>> = Vec::new();
+        self.serving.fetch_add(1, Ordering::SeqCst);
+        self.keep();
         while !self.is_ending() {
             sessions.retain(|session| !session.is_finished());
             match listener.accept(Some(POLL)) {
@@ -119,6 +192,19 @@ impl Server {
                 tracing::error!("a session ended with a failed assertion");
             }
         }
+        // The last one of several listeners.
+        if self.serving.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Err(error) = self.end_in_order()
+        {
+            tracing::warn!(%error, "clients that come back will find nothing of this server");
+        }
+    }
+
+    /// Nothing is carried out any more.
+    fn end_in_order(&self) -> Result<()> {
+        self.stop();
+        self.sync()?;
+        self.clients.ended()
     }
 
     fn begin(self: &Arc<Self>, end: ServerEnd<FileProtocol>, sessions: &mut Vec<JoinHandle<()>>) {
@@ -142,9 +228,22 @@ impl Server {
     /// Ends all sessions, and takes no more connections.
     pub fn stop(&self) {
         self.ending.store(true, Ordering::Release);
+        self.keeper.end();
+        let keeps = self.keeps.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = keeps
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
     }
 
     fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -8,14 +8,21 @@
 use super::identity::{self, BYTES, Channel};
 use super::notices::Notices;
 use super::outbox::Outbox;
+use super::returning::{
+    Connection as Returned, Promise, Verdict, answer_again, file_of, make_durable, promise,
+};
 use super::slots::Slots;
 use super::{Server, count};
 use crate::executors::{Commands, Entry};
-use siftfs_base::{Error, Result, errno};
+use siftfs_base::{Error, InodeNr, Result, errno};
+use std::collections::HashMap;
 use siftfs_calls::{
-    Claim, FileProtocol, FromServer, SLOTS, ToServer, check, check_kernels, data_of,
+    Back, Change, Claim, Done, FileProtocol, FromServer, Kept, SLOTS, ToServer, check,
+    check_kernels, data_of,
 };
-use siftfs_proto::{Cache, Credentials, FileService, Owed, Reply, Request};
+use siftfs_proto::{
+    Cache, Credentials, FileService, Handle, NO_SLOT, Origin, Owed, Reply, Request,
+};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +57,8 @@ struct Answers {
     /// Bytes of data in calls whose answers have not left: of this session, and of all.
     data: AtomicU64,
     all_data: Arc<AtomicU64>,
+    /// What the session has open.
+    handles: Mutex<HashMap<Handle, InodeNr>>,
     /// Changes that are answered and that other sessions have not taken note of.
     owing: AtomicUsize,
 }
@@ -88,6 +97,20 @@ struct Opened {
     caches: bool,
     /// It speaks for a kernel.
     kernel: bool,
+    /// Its client comes back when it has lost its server.
+    returned: Option<Returned>,
+    back: Back,
+}
+
+/// A call while it is carried out.
+struct Call {
+    slot: u32,
+    number: u64,
+    credentials: Credentials,
+    request: Request,
+    change: Option<Change>,
+    /// Its place in the order of arrival, if nothing else has to come before.
+    entry: Option<Entry>,
 }
 
 struct Session<'a> {
@@ -105,6 +128,8 @@ struct Session<'a> {
     /// Threads that carry out a call, and send its answer.
     busy: AtomicUsize,
     over: AtomicBool,
+    /// The client has said that it leaves.
+    left: AtomicBool,
 }
 
 /// Serves a connection to its end.
@@ -117,7 +142,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         (None, Some(key)) => Channel::Key(&key.line),
         (None, None) => Channel::Nobody,
     };
-    let opened = match open(server, &mut receiver, channel, &notices) {
+    let opened = match open(server, &mut receiver, channel, (&notices, &outbox)) {
         Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
@@ -128,7 +153,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     count(&server.counters.opened);
     tracing::debug!(peer, "a session was opened");
     let volume = server.volume.uuid();
-    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
+    let (instance, back) = (server.clients.instance, opened.back);
+    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES, instance, back });
     let session = Session {
         server,
         sender: &*sender,
@@ -139,6 +165,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
             slots: Slots::default(),
             data: AtomicU64::new(0),
             all_data: server.data.clone(),
+            handles: Mutex::default(),
             owing: AtomicUsize::new(0),
         }),
         notices,
@@ -148,6 +175,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         threads: AtomicUsize::new(1),
         busy: AtomicUsize::new(0),
         over: AtomicBool::new(false),
+        left: AtomicBool::new(false),
     };
     session.serve();
 }
@@ -157,7 +185,7 @@ fn open(
     server: &Server,
     inbox: &mut Inbox,
     channel: Channel<'_>,
-    notices: &Arc<Notices>,
+    (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
     let opening = match inbox.recv(Some(OPENING))? {
         Received::Message(ToServer::Open(opening)) => opening,
@@ -171,6 +199,10 @@ fn open(
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
     let (caches, kernel) = (opening.caches, opening.claim == Claim::Kernel);
+    let returning = opening.returning;
+    if returning.is_some() && !kernel {
+        return Err(Error::Refused("only a kernel comes back to a server that was lost".into()));
+    }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let opening = identity::judge(channel, opening.claim, is_called)?;
@@ -179,7 +211,15 @@ fn open(
         Channel::Key(line) => super::bounded(line, cache, open)?,
         Channel::Process(_) | Channel::Nobody => open(cache)?,
     };
-    Ok(Opened { service, caches, kernel })
+    // It is written down when nothing can refuse the session any more.
+    let (back, returned) = match returning {
+        Some(returning) => {
+            let (back, returned) = server.clients.arrive(returning, outbox)?;
+            (back, Some(returned))
+        }
+        None => (Back::New, None),
+    };
+    Ok(Opened { service, caches, kernel, returned, back })
 }
 
 impl Session<'_> {
@@ -213,9 +253,9 @@ impl Session<'_> {
     /// Receives and carries out until the session is over.
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         while let Some((message, entry)) = self.receive() {
-            let (call, credentials, request, entry) = match (message, entry) {
-                (ToServer::Call { slot, number, credentials, request }, Some(entry)) => {
-                    ((slot, number), credentials, *request, entry)
+            let call = match (message, entry) {
+                (ToServer::Call { slot, number, credentials, request, change }, entry) => {
+                    Call { slot, number, credentials, request: *request, change, entry }
                 }
                 (ToServer::Taken { notice }, _) => {
                     // At the session's end another thread has forgotten them.
@@ -224,20 +264,28 @@ impl Session<'_> {
                     }
                     continue;
                 }
-                (ToServer::Bye, _) => return self.end(),
-                (_, entry) => {
-                    drop(entry);
-                    return self.broke("it opens a second session");
+                (ToServer::Bye, _) => {
+                    self.left.store(true, Ordering::Release);
+                    return self.end();
                 }
+                (ToServer::Returned, _) => {
+                    self.opened.returned.iter().for_each(|it| self.server.clients.returned(*it));
+                    continue;
+                }
+                (ToServer::Full, _) => {
+                    self.server.keeper.ask();
+                    continue;
+                }
+                (ToServer::Open(_), _) => return self.broke("it opens a second session"),
             };
-            if let Err(why) = self.answers.slots.begin(call.0, call.1) {
+            if let Err(why) = self.answers.slots.begin(call.slot, call.number) {
                 // The end of a session may take a while, and needs no executor.
-                drop(entry);
+                drop(call);
                 return self.broke(&why);
             }
             self.have_another(scope);
             self.busy.fetch_add(1, Ordering::SeqCst);
-            self.carry_out(call, &credentials, request, entry);
+            self.admit(call);
             self.busy.fetch_sub(1, Ordering::SeqCst);
         }
         self.end();
@@ -253,10 +301,17 @@ impl Session<'_> {
             if self.over.load(Ordering::Acquire) {
                 return None;
             }
+            if self.server.is_ending() {
+                self.end_in_order();
+                return None;
+            }
             match inbox.recv(Some(LOOK)) {
                 Ok(Received::Message(message)) => {
                     let entry = match &message {
-                        ToServer::Call { request, .. } => Some(self.commands.arrive(request)),
+                        // One that may have to wait for others keeps no executor meanwhile.
+                        ToServer::Call { request, .. } if self.server.clients.is_open() => {
+                            Some(self.commands.arrive(request))
+                        }
                         _ => None,
                     };
                     return Some((message, entry));
@@ -273,9 +328,7 @@ impl Session<'_> {
 
     /// Is there a reason to end the session?
     fn look(&self) {
-        if self.server.is_ending() {
-            self.told_end("the server ends");
-        } else if self.notices.is_late() {
+        if self.notices.is_late() {
             count(&self.server.counters.ended);
             self.told_end("what others changed was not taken back in time");
         }
@@ -297,47 +350,138 @@ impl Session<'_> {
         }
     }
 
+    /// Finds out whether a call is to be carried out, and when.
+    fn admit(&self, mut call: Call) {
+        let own = (call.slot, call.number);
+        let clients = &self.server.clients;
+        let file = file_of(&call.request, |handle| self.answers.opened(handle));
+        let over = || self.over.load(Ordering::Acquire);
+        match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
+            Verdict::Run => {
+                let entry = call.entry.take();
+                let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
+                self.carry_out(call, file, entry);
+            }
+            Verdict::Answered(result, done) => self.answers.give(own, *result, Some(done), true),
+            Verdict::There(ino) => {
+                let result = match call.change {
+                    Some(Change::Kept(_)) => Ok(Reply::Done),
+                    _ => answer_again(
+                        &*self.opened.service,
+                        &call.credentials,
+                        &call.request,
+                        ino,
+                    ),
+                };
+                self.answers.note_opened(&call.request, &result);
+                self.answers.give(own, result, Some(Done::default()), true);
+            }
+            Verdict::Refused(error) => self.answers.give(own, Err(error), None, true),
+            Verdict::Over => self.not_begun(own),
+        }
+    }
+
+    /// The session is over before a call was begun. A client that comes back asks again.
+    fn not_begun(&self, (slot, number): (u32, u64)) {
+        match self.opened.returned {
+            Some(_) => self.answers.slots.end(slot),
+            None => self.answers.give((slot, number), Err(errno(libc::ESTALE)), None, true),
+        }
+    }
+
     /// Carries a call out when it has an executor, and gives that back before the answer leaves.
-    fn carry_out(
-        &self,
-        call: (u32, u64),
-        credentials: &Credentials,
-        request: Request,
-        entry: Entry,
-    ) {
+    fn carry_out(&self, call: Call, file: Option<InodeNr>, entry: Entry) {
         count(&self.server.counters.calls);
+        let Call { slot, number, mut credentials, request, change, .. } = call;
+        let own = (slot, number);
         let check = if self.opened.kernel { check_kernels } else { check };
         let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
         let data = match data {
             Ok(data) => data,
             Err(error) => {
                 drop(entry);
-                return self.answers.give(call, Err(error), true);
+                return self.answers.give(own, Err(error), None, true);
             }
         };
-        let Some(turn) = entry.begin() else {
-            return self.answers.give(call, Err(errno(libc::ESTALE)), true);
+        let Some(turn) = entry.begin() else { return self.not_begun(own) };
+        let origin = self.origin(change.as_ref());
+        credentials.origin.clone_from(&origin);
+        let clients = self.server.clients.clone();
+        let before = clients.newest();
+        let returned = self.opened.returned;
+        let promise = promise(&request);
+        let noted = request_of_handles(&request);
+        let answers = self.answers.clone();
+        // While conflicting calls are still kept away.
+        let finish = move |mut result: Result<Reply>| {
+            answers.note_opened(&noted, &result);
+            if let (Promise::File, Some(file), Ok(_)) = (promise, file, &result)
+                && let Err(error) = clients.synced(returned.map(|it| it.client), file, before)
+            {
+                tracing::error!(%error, file, "a sync is not answered as durable");
+                result = Err(errno(libc::EIO));
+            }
+            let done = returned.zip(change).map(|(connection, change)| {
+                let done = origin.as_ref().map_or_else(Done::default, |origin| Done {
+                    order: origin.order(),
+                    lsn: origin.lsn().0,
+                    at: origin.at(),
+                });
+                clients.done(connection, &change, (file, done), &result);
+                done
+            });
+            (result, done)
         };
-        if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
-            let (result, owed) = self.opened.service.call_owing(credentials, request);
+        let keeps = || self.server.clients.keeps(returned.map(|it| it.client));
+        if promise == Promise::More && keeps() {
+            let result = self.opened.service.call(&credentials, request);
             turn.finish();
-            self.answers.give_owing(call, result, owed);
+            let (result, done) = finish(result.and_then(|reply| {
+                make_durable(&self.server.clients, || self.server.sync()).map(|()| reply)
+            }));
+            self.answers.give(own, result, done, true);
+            return drop(data);
+        }
+        if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
+            let (result, owed) = self.opened.service.call_owing(&credentials, request);
+            let (result, done) = finish(result);
+            turn.finish();
+            self.answers.give_owing(own, (result, done), owed);
             return drop(data);
         }
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let theirs = turn.clone();
         let done = move |result| {
+            let (result, done) = finish(result);
             // A thread that flushes for all sessions does not wait for this one's client, and has
             // not this one's turn.
-            let own = std::thread::current().id() == here;
-            if own {
+            let own_thread = std::thread::current().id() == here;
+            if own_thread {
                 theirs.release();
             }
-            answers.give(call, result, own);
+            answers.give(own, result, done, own_thread);
             drop(data);
         };
-        self.opened.service.submit(credentials, request, Box::new(done));
+        self.opened.service.submit(&credentials, request, Box::new(done));
         turn.finish();
+    }
+
+    /// By what the Runtime knows a change again after a death.
+    fn origin(&self, change: Option<&Change>) -> Option<Arc<Origin>> {
+        let client = self.opened.returned?.client;
+        let origin = match change? {
+            Change::Once { place, number } => Origin::new(client, *place, *number),
+            Change::Kept(Kept { place, number, made, .. }) => {
+                let origin = Origin::new(client, *place, *number);
+                match made {
+                    Some((ino, generation)) => origin.again(*ino, *generation),
+                    None => origin,
+                }
+            }
+            Change::Absolute => Origin::new(client, NO_SLOT, 0),
+            Change::Reclaim => return None,
+        };
+        Some(Arc::new(origin))
     }
 
     /// The client broke a rule.
@@ -348,8 +492,25 @@ impl Session<'_> {
     }
 
     fn told_end(&self, why: &str) {
-        self.answers.outbox.post(FromServer::Ended { reason: why.into() });
+        let (reason, all_answered) = (why.into(), false);
+        self.answers.outbox.post(FromServer::Ended { reason, all_answered });
         self.end();
+    }
+
+    /// The server ends: what is begun is carried out and answered, and nothing else.
+    fn end_in_order(&self) {
+        if self.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.commands.end();
+        let since = Instant::now();
+        while self.busy.load(Ordering::SeqCst) > 0 && since.elapsed() < FAREWELL {
+            std::thread::sleep(BRIEFLY);
+        }
+        let all_answered = self.busy.load(Ordering::SeqCst) == 0;
+        let reason = "the server ends".into();
+        self.answers.outbox.queue(FromServer::Ended { reason, all_answered });
+        self.finish();
     }
 
     /// All that the session has ends, and with it what its calls wait for.
@@ -358,13 +519,31 @@ impl Session<'_> {
             return;
         }
         self.commands.end();
+        self.finish();
+    }
+
+    fn finish(&self) {
         self.notices.end();
         let ended = self.opened.service.call(&Credentials::default(), Request::EndSession);
         if let Err(error) = ended {
             tracing::debug!(%error, "the end of a session");
         }
+        if let Some(returned) = self.opened.returned {
+            self.server.clients.leaves(returned, self.left.load(Ordering::Acquire));
+        }
         self.answers.outbox.end();
         self.leave();
+    }
+}
+
+/// Of a request what is needed to know what its answer opened.
+fn request_of_handles(request: &Request) -> Request {
+    match request {
+        Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino } => {
+            Request::Hold { ino: *ino }
+        }
+        Request::Release { handle } => Request::Release { handle: *handle },
+        _ => Request::StatFs,
     }
 }
 
@@ -380,16 +559,45 @@ impl Answers {
         self.owing.load(Ordering::SeqCst) < OWING
     }
 
+    /// The inode that is open there.
+    fn opened(&self, handle: Handle) -> Option<InodeNr> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
+    }
+
+    /// Notes what a call has opened or closed.
+    fn note_opened(&self, request: &Request, result: &Result<Reply>) {
+        let note = |handle, ino| {
+            let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+            handles.insert(handle, ino);
+        };
+        match (request, result) {
+            (_, Ok(Reply::Created { attr, handle })) => note(*handle, attr.ino),
+            (
+                Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino },
+                Ok(Reply::Opened { handle }),
+            ) => note(*handle, *ino),
+            (Request::Release { handle }, _) => {
+                self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(handle);
+            }
+            _ => {}
+        }
+    }
+
     /// Answers a change, and says when other sessions have taken note of it. No thread waits for
     /// these.
-    fn give_owing(self: &Arc<Self>, call: (u32, u64), result: Result<Reply>, owed: Owed) {
+    fn give_owing(
+        self: &Arc<Self>,
+        call: (u32, u64),
+        (result, done): (Result<Reply>, Option<Done>),
+        owed: Owed,
+    ) {
         if owed.is_settled() {
-            return self.give(call, result, true);
+            return self.give(call, result, done, true);
         }
         let (slot, number) = call;
         self.slots.end(slot);
         self.owing.fetch_add(1, Ordering::SeqCst);
-        self.outbox.send(FromServer::Owing { slot, number, result: result.map(Box::new) });
+        self.outbox.send(FromServer::Owing { slot, number, result: result.map(Box::new), done });
         let answers = self.clone();
         owed.then(Box::new(move || {
             answers.owing.fetch_sub(1, Ordering::SeqCst);
@@ -397,9 +605,15 @@ impl Answers {
         }));
     }
 
-    fn give(&self, (slot, number): (u32, u64), result: Result<Reply>, may_wait: bool) {
+    fn give(
+        &self,
+        (slot, number): (u32, u64),
+        result: Result<Reply>,
+        done: Option<Done>,
+        may_wait: bool,
+    ) {
         self.slots.end(slot);
-        let answer = FromServer::Answer { slot, number, result: result.map(Box::new) };
+        let answer = FromServer::Answer { slot, number, result: result.map(Box::new), done };
         match may_wait {
             true => self.outbox.send(answer),
             false => self.outbox.post(answer),

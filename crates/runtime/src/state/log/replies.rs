@@ -11,7 +11,7 @@ use crate::state::log::lane::Place;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, errno};
 use siftfs_log::{Item, NameOp, REPLIES_PER_RECORD, RecordLayout, ReplyItem, replies_len};
-use siftfs_proto::{ORIGIN_CLIENTS, ORIGIN_SLOTS, Origin};
+use siftfs_proto::{NO_SLOT, ORIGIN_CLIENTS, ORIGIN_SLOTS, Origin};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ pub struct Replies {
     current: Option<Arc<Origin>>,
     /// A record of replies is behind the newest cut.
     staged: bool,
+    /// Changes so far of calls that have an origin.
+    changes: u64,
 }
 
 impl Replies {
@@ -53,6 +55,12 @@ impl Replies {
     /// The call lets go of the lock.
     pub fn leave(&mut self) {
         self.current = None;
+    }
+
+    /// A call has changed something: its place in the order of all such changes.
+    pub fn changed(&mut self, origin: &Origin) {
+        self.changes += 1;
+        origin.ordered(self.changes);
     }
 
     /// Inode number and generation that the call's creation must have.
@@ -101,7 +109,7 @@ impl Replies {
 
     /// Everything becomes final: no client is answered any more.
     fn forget_all(&mut self) {
-        let Self { noted, by_lsn, clients, current: _, staged: _ } = self;
+        let Self { noted, by_lsn, clients, .. } = self;
         (noted.clear(), by_lsn.clear(), clients.clear());
     }
 
@@ -161,7 +169,7 @@ impl Log {
     /// for room in the lane.
     pub fn enter_call(&mut self, origin: Option<&Arc<Origin>>) -> Step<()> {
         self.replies.leave();
-        let Some(origin) = origin else { return Ok(()) };
+        let Some(origin) = origin.filter(|origin| origin.slot != NO_SLOT) else { return Ok(()) };
         let slots = self.replies.check(origin)?;
         let (len, ring) = (replies_len(slots), self.staging.lanes()[LANE].len);
         if len > (ring / SHARE).max(BLOCK_BYTES) {

@@ -1,0 +1,266 @@
+//! Changes that were answered and that nobody knows to be durable.
+
+use siftfs_base::InodeNr;
+use siftfs_calls::{Done, data_of};
+use siftfs_proto::{Attr, Credentials, FileKind, Reply, Request, SetAttr, SetTime, Target};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of data in changes that are kept.
+const MOST_BYTES: u64 = 64 << 20;
+/// Changes that are kept.
+const MOST: usize = 16 << 10;
+
+/// A change as it can be repeated.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    /// The request; files are named by inode.
+    pub request: Request,
+    /// Who asked.
+    pub credentials: Credentials,
+    /// The file whose bytes or attributes it changes; none for a change of names.
+    pub file: Option<InodeNr>,
+    /// What it made: number and generation.
+    pub made: Option<(InodeNr, u32)>,
+    /// The server that answered it.
+    pub instance: u64,
+    /// What that server said of it.
+    pub done: Done,
+    /// By which number it was repeated, if a server died meanwhile.
+    pub tried: Option<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    changes: BTreeMap<u64, Change>,
+    next: u64,
+    bytes: u64,
+    /// Of the newest server: what it said to be durable.
+    durable: (u64, u64),
+}
+
+/// All that a client keeps.
+#[derive(Default)]
+pub(super) struct Kept {
+    state: Mutex<State>,
+    less: Condvar,
+}
+
+impl State {
+    fn remove(&mut self, which: impl Fn(&Change) -> bool) {
+        let mut bytes = 0;
+        self.changes.retain(|_, change| {
+            let gone = which(change);
+            bytes += if gone { data_of(&change.request) } else { 0 };
+            !gone
+        });
+        self.bytes -= bytes;
+    }
+
+    fn is_full(&self) -> bool {
+        self.changes.len() >= MOST || self.bytes >= MOST_BYTES
+    }
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is there no room for another change?
+    pub fn is_full(&self) -> bool {
+        self.lock().is_full()
+    }
+
+    /// Waits a moment for room.
+    pub fn wait_for_room(&self, moment: std::time::Duration) {
+        let state = self.lock();
+        if state.is_full() {
+            drop(self.less.wait_timeout(state, moment));
+        }
+    }
+
+    /// Keeps a change that was answered.
+    pub fn add(&self, change: Change) {
+        let mut state = self.lock();
+        if change.instance == state.durable.0 && change.done.order <= state.durable.1 {
+            return;
+        }
+        state.bytes += data_of(&change.request);
+        let at = state.next;
+        state.next += 1;
+        state.changes.insert(at, change);
+    }
+
+    /// The place of the change that will be kept next.
+    pub fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// A sync of a file has been answered, which began when `next` was next.
+    pub fn synced(&self, file: InodeNr, next: u64) {
+        let mut state = self.lock();
+        let before: Vec<u64> = state
+            .changes
+            .range(..next)
+            .filter(|(_, change)| change.file == Some(file))
+            .map(|(at, _)| *at)
+            .collect();
+        for at in before {
+            if let Some(change) = state.changes.remove(&at) {
+                state.bytes -= data_of(&change.request);
+            }
+        }
+        self.less.notify_all();
+    }
+
+    /// Everything is durable that was answered before `next` was next.
+    pub fn all_synced(&self, next: u64) {
+        let mut state = self.lock();
+        let later = state.changes.split_off(&next);
+        state.changes = later;
+        state.bytes = state.changes.values().map(|change| data_of(&change.request)).sum();
+        self.less.notify_all();
+    }
+
+    /// A server says that all up to an order is durable.
+    pub fn durable(&self, instance: u64, order: u64) {
+        let mut state = self.lock();
+        state.durable = (instance, order);
+        state.remove(|change| change.instance == instance && change.done.order <= order);
+        self.less.notify_all();
+    }
+
+    /// Those that other servers than this one have answered, in the order in which they were made.
+    pub fn of_others(&self, instance: u64) -> Vec<u64> {
+        let state = self.lock();
+        let others = state.changes.iter().filter(|(_, change)| change.instance != instance);
+        let mut others: Vec<(u64, u64, u64)> = Vec::from_iter(
+            others.map(|(at, change)| (change.instance, change.done.order, *at)),
+        );
+        // What servers answered that died one after the other: the first one's first.
+        let mut first: BTreeMap<u64, u64> = BTreeMap::new();
+        for (of, _, at) in &others {
+            let earliest = first.entry(*of).or_insert(*at);
+            *earliest = (*earliest).min(*at);
+        }
+        others.sort_by_key(|(of, order, at)| (first.get(of).copied(), *order, *at));
+        others.into_iter().map(|(_, _, at)| at).collect()
+    }
+
+    /// One of them.
+    pub fn get(&self, at: u64) -> Option<Change> {
+        self.lock().changes.get(&at).cloned()
+    }
+
+    /// It is about to be repeated by this number.
+    pub fn tries(&self, at: u64, number: u64) {
+        if let Some(change) = self.lock().changes.get_mut(&at) {
+            change.tried = Some(number);
+        }
+    }
+
+    /// It was repeated, at this server.
+    pub fn repeated(&self, at: u64, instance: u64, done: Done) {
+        if let Some(change) = self.lock().changes.get_mut(&at) {
+            (change.instance, change.done, change.tried) = (instance, done, None);
+        }
+    }
+
+    /// It is kept no longer.
+    pub fn drop(&self, at: u64) {
+        let mut state = self.lock();
+        if let Some(change) = state.changes.remove(&at) {
+            state.bytes -= data_of(&change.request);
+        }
+        self.less.notify_all();
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lock().changes.len()
+    }
+}
+
+/// A request that was answered, as it can be repeated; nothing if it need not be. `ino` is that of
+/// the file that it names.
+pub(super) fn repeatable(
+    request: Request,
+    ino: Option<InodeNr>,
+    reply: &Reply,
+    done: &Done,
+) -> Option<(Request, Option<InodeNr>, Option<(InodeNr, u32)>)> {
+    use Request as R;
+    let file = || ino.map(Target::Inode);
+    let of_file = |request| Some((request, ino, None));
+    match request {
+        R::SetAttr { mut set, times, .. } => {
+            if let Reply::Attr(attr) = reply {
+                fix_times(&mut set, attr);
+            }
+            of_file(R::SetAttr { file: file()?, set, times })
+        }
+        R::Open { ino, truncate: true, kill_priv, times, .. } => {
+            let set = SetAttr { size: Some(0), kill_priv, ..SetAttr::default() };
+            Some((R::SetAttr { file: ino.into(), set, times }, Some(ino), None))
+        }
+        R::Write { mut data, offset, append, kill_priv, times, .. } => {
+            let offset = if append { done.at? } else { offset };
+            data.move_to(offset);
+            let file = file()?;
+            of_file(R::Write { file, offset, data, append: false, kill_priv, times })
+        }
+        R::Append { mut data, kill_priv, times, .. } => {
+            let offset = done.at?;
+            data.move_to(offset);
+            let file = file()?;
+            of_file(R::Write { file, offset, data, append: false, kill_priv, times })
+        }
+        R::WriteBack { offset, data, times, .. } => {
+            of_file(R::WriteBack { file: file()?, offset, data, times })
+        }
+        R::Allocate { mode, offset, len, times, .. } => {
+            of_file(R::Allocate { file: file()?, mode, offset, len, times })
+        }
+        R::SetXattr { name, value, kill_setgid, .. } => {
+            let mode = siftfs_proto::XattrMode::Set;
+            of_file(R::SetXattr { file: file()?, name, value, mode, kill_setgid })
+        }
+        R::RemoveXattr { name, times, .. } => {
+            of_file(R::RemoveXattr { file: file()?, name, times })
+        }
+        R::Create { parent, name, perm } => {
+            let kind = FileKind::Regular;
+            Some((R::MakeNode { parent, name, kind, perm, rdev: 0 }, None, made(reply)))
+        }
+        R::MakeNode { .. } | R::MakeDir { .. } | R::Symlink { .. } => {
+            Some((request, None, made(reply)))
+        }
+        R::Link { .. } | R::Unlink { .. } | R::RemoveDir { .. } | R::Rename { .. } => {
+            Some((request, None, None))
+        }
+        _ => None,
+    }
+}
+
+fn made(reply: &Reply) -> Option<(InodeNr, u32)> {
+    match reply {
+        Reply::Entry(attr) | Reply::Created { attr, .. } => Some((attr.ino, attr.generation)),
+        _ => None,
+    }
+}
+
+/// Times that were "now" are what now was.
+fn fix_times(set: &mut SetAttr, attr: &Attr) {
+    let fix = |time: &mut Option<SetTime>, at| {
+        if *time == Some(SetTime::Now) {
+            *time = Some(SetTime::At(at));
+        }
+    };
+    fix(&mut set.atime, attr.atime);
+    fix(&mut set.mtime, attr.mtime);
+}
+
+#[cfg(test)]
+#[path = "kept_tests.rs"]
+mod tests;

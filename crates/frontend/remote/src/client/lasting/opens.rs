@@ -1,0 +1,233 @@
+//! What a client has open, by numbers of its own: they outlive the server that opened it.
+
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Handle, LockAsk, LockPlace, LockRange, Request, Target};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How a file was opened, and is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    File(Access),
+    Directory,
+    Held,
+}
+
+impl How {
+    /// The request that opens it again.
+    pub fn request(self, ino: InodeNr) -> Request {
+        match self {
+            Self::File(access) => Request::open(ino, access),
+            Self::Directory => Request::OpenDir { ino },
+            Self::Held => Request::Hold { ino },
+        }
+    }
+
+    /// How a request opens.
+    pub fn of(request: &Request) -> Option<(InodeNr, Self)> {
+        match request {
+            Request::Open { ino, access, .. } => Some((*ino, Self::File(*access))),
+            Request::OpenDir { ino } => Some((*ino, Self::Directory)),
+            Request::Hold { ino } => Some((*ino, Self::Held)),
+            _ => None,
+        }
+    }
+}
+
+struct Open {
+    ino: InodeNr,
+    how: How,
+    /// The handle at the present server, or why there is none.
+    server: std::result::Result<Handle, i32>,
+    /// Changes were lost that the next sync does not make durable.
+    failed: bool,
+    locks: Vec<LockAsk>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    open: HashMap<Handle, Open>,
+    /// Inodes that are gone, or are others by now, as long as the kernel refers to them.
+    stale: HashSet<InodeNr>,
+    /// Files that are open nowhere and have lost changes.
+    failed: HashSet<InodeNr>,
+}
+
+/// What a client has open.
+#[derive(Default)]
+pub(super) struct Opens(Mutex<State>);
+
+impl Opens {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A server has opened something.
+    pub fn opened(&self, ino: InodeNr, how: How, server: Handle) -> Handle {
+        let mut state = self.lock();
+        state.next += 1;
+        let own = Handle(state.next);
+        let failed = state.failed.remove(&ino);
+        let open = Open { ino, how, server: Ok(server), failed, locks: Vec::new() };
+        state.open.insert(own, open);
+        own
+    }
+
+    /// The handle at the server.
+    ///
+    /// # Errors
+    /// `EBADF` for one that is not open, `ESTALE` for one that could not be opened again, `EIO` for
+    /// one whose locks were not to be had again.
+    pub fn server(&self, own: Handle) -> Result<Handle> {
+        let state = self.lock();
+        let open = state.open.get(&own).ok_or(errno(libc::EBADF))?;
+        open.server.map_err(errno)
+    }
+
+    /// It is closed.
+    pub fn closed(&self, own: Handle) {
+        let mut state = self.lock();
+        if let Some(open) = state.open.remove(&own)
+            && open.failed
+            && !state.open.values().any(|other| other.ino == open.ino)
+            && !state.stale.contains(&open.ino)
+        {
+            state.failed.insert(open.ino);
+        }
+    }
+
+    /// The inode of a file.
+    pub fn ino(&self, file: Target) -> Option<InodeNr> {
+        match file {
+            Target::Inode(ino) => Some(ino),
+            Target::Open(own) => self.lock().open.get(&own).map(|open| open.ino),
+        }
+    }
+
+    /// All that is open.
+    pub fn all(&self) -> Vec<(Handle, InodeNr, How)> {
+        let state = self.lock();
+        state.open.iter().map(|(own, open)| (*own, open.ino, open.how)).collect()
+    }
+
+    /// It was opened again, or was not.
+    pub fn reopened(&self, own: Handle, server: std::result::Result<Handle, i32>) {
+        if let Some(open) = self.lock().open.get_mut(&own) {
+            open.server = server;
+        }
+    }
+
+    /// Changes of a file were lost: its next sync is an error.
+    pub fn lose(&self, ino: InodeNr) {
+        let mut state = self.lock();
+        let mut any = false;
+        for open in state.open.values_mut().filter(|open| open.ino == ino) {
+            (open.failed, any) = (true, true);
+        }
+        if !any {
+            state.failed.insert(ino);
+        }
+    }
+
+    /// Were changes of the file lost that nobody was told of by this handle?
+    pub fn take_failed(&self, file: Target) -> bool {
+        let mut state = self.lock();
+        match file {
+            Target::Inode(ino) => state.failed.remove(&ino),
+            Target::Open(own) => match state.open.get_mut(&own) {
+                Some(open) => std::mem::take(&mut open.failed),
+                None => false,
+            },
+        }
+    }
+
+    /// These inodes are gone.
+    pub fn gone(&self, inodes: impl IntoIterator<Item = InodeNr>) {
+        let mut state = self.lock();
+        for ino in inodes {
+            state.stale.insert(ino);
+            state.failed.remove(&ino);
+        }
+    }
+
+    /// Is the inode gone?
+    pub fn is_gone(&self, ino: InodeNr) -> bool {
+        let state = self.lock();
+        !state.stale.is_empty() && state.stale.contains(&ino)
+    }
+
+    /// The kernel refers to it no longer, or by a name that was looked up since.
+    pub fn is_not_gone(&self, ino: InodeNr) {
+        let mut state = self.lock();
+        if !state.stale.is_empty() {
+            state.stale.remove(&ino);
+        }
+    }
+
+    /// A lock was granted or given up through a handle.
+    pub fn locked(&self, own: Handle, ask: LockAsk) {
+        let mut state = self.lock();
+        let Some(ino) = state.open.get(&own).map(|open| open.ino) else { return };
+        // An owner's locks of one file are its own, whatever handle they were taken through.
+        for open in state.open.values_mut().filter(|open| open.ino == ino) {
+            let locks = std::mem::take(&mut open.locks);
+            open.locks = locks.into_iter().flat_map(|held| without(held, &ask)).collect();
+        }
+        if let Some(open) = state.open.get_mut(&own)
+            && ask.kind.is_some()
+        {
+            open.locks.push(LockAsk { wait: None, ..ask });
+        }
+    }
+
+    /// An owner has closed a descriptor: its locks of bytes of the file have ended.
+    pub fn close_locks(&self, ino: InodeNr, owner: u64) {
+        let mut state = self.lock();
+        for open in state.open.values_mut().filter(|open| open.ino == ino) {
+            let range = |held: &LockAsk| matches!(held.place, LockPlace::Range(_));
+            open.locks.retain(|held| held.owner != owner || !range(held));
+        }
+    }
+
+    /// All locks, with the handles through which they were taken.
+    pub fn locks(&self) -> Vec<(Handle, LockAsk)> {
+        let state = self.lock();
+        let of = |(own, open): (&Handle, &Open)| {
+            let own = *own;
+            open.locks.iter().map(move |ask| (own, *ask)).collect::<Vec<_>>()
+        };
+        state.open.iter().flat_map(of).collect()
+    }
+
+    /// A lock was not to be had again: nothing is to be read or written under the belief in it.
+    pub fn lock_lost(&self, own: Handle) {
+        let mut state = self.lock();
+        let Some(ino) = state.open.get(&own).map(|open| open.ino) else { return };
+        for open in state.open.values_mut().filter(|open| open.ino == ino) {
+            open.server = Err(libc::EIO);
+            open.locks.clear();
+        }
+    }
+}
+
+/// What is left of a lock when its owner locks, or gives up, something else of the file.
+fn without(held: LockAsk, ask: &LockAsk) -> Vec<LockAsk> {
+    let (LockPlace::Range(has), LockPlace::Range(takes)) = (held.place, ask.place) else {
+        // A lock of the whole file and one of bytes are independent of each other.
+        let same = held.place == ask.place && held.owner == ask.owner;
+        return if same { Vec::new() } else { vec![held] };
+    };
+    if held.owner != ask.owner || !has.overlaps(takes) {
+        return vec![held];
+    }
+    let before = takes.first().checked_sub(1).and_then(|last| LockRange::new(has.first(), last));
+    let after = takes.last().checked_add(1).and_then(|first| LockRange::new(first, has.last()));
+    let left = [before, after].into_iter().flatten();
+    left.map(|range| LockAsk { place: LockPlace::Range(range), ..held }).collect()
+}
+
+#[cfg(test)]
+#[path = "opens_tests.rs"]
+mod tests;

@@ -1,0 +1,268 @@
+//! The way back to a server that was lost.
+
+use super::kept::Change as KeptChange;
+use super::places::REPEATS;
+use super::{Shared, Watcher, waits};
+use crate::client::{Again, Client, Watch};
+use siftfs_base::{Error, InodeNr, Result};
+use siftfs_calls::{Back, Change, Kept, Returning, ToServer};
+use siftfs_proto::{Credentials, HOLD_MOST, Held, Reply, Request, Target};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The first wait between two attempts; it doubles up to the longest.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
+/// How often the log says that the server is not there.
+const TELL: Duration = Duration::from_secs(60);
+
+impl Shared {
+    /// Waits for losses, and comes back, until the session ends.
+    pub fn keep_coming_back(self: &Arc<Self>) {
+        loop {
+            {
+                let mut now = self.lock();
+                while !now.leaving && (now.client.is_some() || now.calls > 0) {
+                    now = self.changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+                }
+                if now.leaving {
+                    return;
+                }
+            }
+            let (mut pause, mut told) = (SHORTEST, Instant::now());
+            while let Err(error) = self.come_back() {
+                tracing::debug!(%error, "the server is not there yet");
+                if told.elapsed() >= TELL {
+                    told = Instant::now();
+                    tracing::warn!(server = self.peer_name(), %error, "still waiting for the server");
+                }
+                if self.pause(pause) {
+                    return;
+                }
+                pause = LONGEST.min(pause * 2);
+            }
+            waits::again(self);
+        }
+    }
+
+    /// Waits; true if the session ends.
+    fn pause(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut now = self.lock();
+        while !now.leaving {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            now = self.changed.wait_timeout(now, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Makes a connection, and brings back what there was.
+    pub fn come_back(self: &Arc<Self>) -> Result<()> {
+        let (connection, instance) = {
+            let now = self.lock();
+            (now.connection + 1, now.instance)
+        };
+        let watch = Arc::new(Watcher {
+            shared: Arc::downgrade(self),
+            connection,
+            instance: OnceLock::new(),
+        });
+        let again = Again {
+            returning: Returning { client: self.id, instance },
+            looked_up: self.looked_up.clone(),
+            watch: watch.clone() as Arc<dyn Watch>,
+        };
+        let end = (self.dial)()?;
+        let opening = self.opening.clone();
+        let client = Client::open_again(end, opening, self.cache.clone(), Some(again))?;
+        let terms = client.terms;
+        if *self.volume.get_or_init(|| terms.volume) != terms.volume {
+            return Err(Error::Refused(format!("{} serves another volume now", client.peer())));
+        }
+        let _ = watch.instance.set(terms.instance);
+        let client = Arc::new(client);
+        if terms.back != Back::New {
+            self.bring_back(&client)?;
+        }
+        client.say(ToServer::Returned);
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = client.peer().into();
+        let mut now = self.lock();
+        if let Some(error) = client.lost() {
+            return Err(error);
+        }
+        let was_lost = now.lost.take();
+        (now.connection, now.instance) = (connection, terms.instance);
+        now.client = Some(client.clone());
+        drop(now);
+        self.changed.notify_all();
+        if let Some((since, _)) = was_lost {
+            let after = since.elapsed();
+            tracing::warn!(server = client.peer(), ?after, back = ?terms.back, "the server is there again");
+            self.have_forgotten();
+        }
+        // It may have been lost between the look and now, and have said so to nobody.
+        if let Some(error) = client.lost() {
+            self.lost(connection, &error);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel ask for everything again. It may send pages meanwhile, for which the server
+    /// is there now, so this needs a thread of its own.
+    fn have_forgotten(&self) {
+        let Some(cache) = self.cache.clone() else { return };
+        let known = self.looked_up.all();
+        let forgets = std::thread::Builder::new().name("siftfs-forgets".into());
+        if let Err(error) = forgets.spawn(move || cache.lost(known)) {
+            tracing::error!(%error, "the kernel may show files as they were");
+        }
+    }
+
+    /// # Errors
+    /// The connection is lost once more.
+    fn bring_back(&self, client: &Client) -> Result<()> {
+        let terms = client.terms;
+        let mut gained = HashMap::new();
+        if terms.back == Back::Clean {
+            self.kept.all_synced(self.kept.next());
+        }
+        for at in self.kept.of_others(terms.instance) {
+            self.repeat(client, at, &mut gained)?;
+        }
+        self.refer(client, &gained)?;
+        self.reopen(client)?;
+        self.lock_again(client)
+    }
+
+    /// Repeats one change that a server answered which has died.
+    fn repeat(
+        &self,
+        client: &Client,
+        at: u64,
+        gained: &mut HashMap<InodeNr, u64>,
+    ) -> Result<()> {
+        let Some(change) = self.kept.get(at) else { return Ok(()) };
+        let number = change.tried.unwrap_or_else(|| self.places.repeat());
+        self.kept.tries(at, number);
+        let KeptChange { request, credentials, file, made, instance, done, .. } = change;
+        let kept = Kept {
+            instance,
+            order: done.order,
+            lsn: done.lsn,
+            made,
+            place: REPEATS,
+            number,
+        };
+        let again = Some(Change::Kept(kept));
+        let ((result, said), owed) = client.call_change(&credentials, request.clone(), again);
+        owed.wait();
+        match (result, said) {
+            (Err(error @ Error::Link(_)), _) if client.lost().is_some() => return Err(error),
+            // It is there.
+            (Ok(_), Some(said)) if said.order == 0 => self.kept.drop(at),
+            (Ok(reply), Some(said)) => {
+                if let Reply::Entry(attr) = &reply {
+                    *gained.entry(attr.ino).or_default() += 1;
+                }
+                self.kept.repeated(at, client.terms.instance, said);
+            }
+            (Ok(_), None) => self.kept.drop(at),
+            (Err(error), _) => {
+                tracing::error!(
+                    %error, request = super::name(&request), ?file, ?made,
+                    "a change is lost: its server died, and it cannot be repeated"
+                );
+                self.kept.drop(at);
+                file.iter().for_each(|ino| self.opens.lose(*ino));
+                made.iter().for_each(|(ino, _)| self.opens.lose(*ino));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refers to all that the kernel refers to, but for what was gained meanwhile.
+    fn refer(&self, client: &Client, gained: &HashMap<InodeNr, u64>) -> Result<()> {
+        let root = Credentials::default();
+        let mut all = Vec::new();
+        for (ino, generation, count) in self.looked_up.held() {
+            let gained = gained.get(&ino).copied().unwrap_or_default();
+            if gained > count {
+                let forget = Request::Forget { ino, count: gained - count };
+                ask(client, &root, forget)?;
+            }
+            let mut left = count.saturating_sub(gained);
+            while left > 0 {
+                let part = u32::try_from(left).unwrap_or(u32::MAX);
+                all.push(Held { ino, generation, count: part });
+                left -= u64::from(part);
+            }
+        }
+        for (ino, gained) in gained {
+            if !self.looked_up.counts(*ino) {
+                ask(client, &root, Request::Forget { ino: *ino, count: *gained })?;
+            }
+        }
+        for part in all.chunks(HOLD_MOST) {
+            let held = ask(client, &root, Request::HoldMany { inodes: part.to_vec() })?;
+            let gone = held.and_then(Reply::gone);
+            match gone {
+                Ok(gone) => {
+                    if !gone.is_empty() {
+                        tracing::warn!(?gone, "files are gone with the server");
+                    }
+                    self.opens.gone(gone);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "files that are known are not to be found again");
+                    self.opens.gone(part.iter().map(|held| held.ino));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reopen(&self, client: &Client) -> Result<()> {
+        let root = Credentials::default();
+        for (own, ino, how) in self.opens.all() {
+            let opened = match self.opens.is_gone(ino) {
+                true => Err(libc::ESTALE),
+                false => {
+                    let opened = ask(client, &root, how.request(ino))?.and_then(Reply::opened);
+                    opened.map_err(|error| error.errno())
+                }
+            };
+            self.opens.reopened(own, opened);
+        }
+        Ok(())
+    }
+
+    fn lock_again(&self, client: &Client) -> Result<()> {
+        let root = Credentials::default();
+        for (own, lock) in self.opens.locks() {
+            let Ok(server) = self.opens.server(own) else { continue };
+            let request = Request::SetLock { file: Target::Open(server), ask: lock };
+            if let Err(error) = ask(client, &root, request)? {
+                tracing::error!(%error, "a lock is lost: another program has it");
+                self.opens.lock_lost(own);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks for something that a client had.
+///
+/// # Errors
+/// The connection is lost; what else fails is inside.
+fn ask(client: &Client, cred: &Credentials, request: Request) -> Result<Result<Reply>> {
+    let ((result, _), owed) = client.call_change(cred, request, Some(Change::Reclaim));
+    owed.wait();
+    match result {
+        Err(error @ Error::Link(_)) if client.lost().is_some() => Err(error),
+        result => Ok(result),
+    }
+}

@@ -1,0 +1,265 @@
+//! The book: what a server writes down for the one that comes after its death
+//! (`docs/design/lost-server.md`).
+//!
+//! A file of records of 64 bytes, each with a checksum, which is only appended to; a new server
+//! writes it anew. The first record that is damaged is the end: what was written behind it was not
+//! answered to anybody.
+
+use siftfs_base::{Error, InodeNr, Lsn, Result, crc32c, crc32c_append};
+use siftfs_proto::{Carried, ORIGIN_SLOTS, Recovered};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a record: its kind, its checksum, seven numbers.
+const RECORD: usize = 64;
+const NUMBERS: usize = 7;
+const MAGIC: u64 = u64::from_le_bytes(*b"SIFTbok\x01");
+/// A longer file is none that a server wrote.
+const LONGEST: u64 = 64 << 20;
+/// It is written anew when it has become this long.
+const LONG: u64 = 1 << 20;
+
+const HEAD: u32 = 1;
+const INSTANCE: u32 = 2;
+const CLIENT: u32 = 3;
+const GONE: u32 = 4;
+const DURABLE: u32 = 5;
+const MARK: u32 = 6;
+const CUT: u32 = 7;
+const OPERATION: u32 = 8;
+const REPLY: u32 = 9;
+const ENDED: u32 = 10;
+
+/// One server's part of a book.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::server) struct Part {
+    /// Its clients.
+    pub clients: BTreeSet<u64>,
+    /// All changes up to this one in its order are durable.
+    pub durable: u64,
+    /// Files of which all changes up to one in its order are durable.
+    pub marks: BTreeMap<InodeNr, u64>,
+    /// The volume's epoch while it served.
+    pub epoch: u64,
+    /// What was recovered after its death.
+    pub found: Option<Recovered>,
+    /// It ended in order: everything is durable.
+    pub ended: bool,
+}
+
+/// A book that is being written.
+pub(in crate::server) struct Book {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    volume: [u8; 16],
+}
+
+type Record = [u8; RECORD];
+
+fn record(kind: u32, numbers: &[u64]) -> Record {
+    let mut bytes = [0; RECORD];
+    let (head, rest) = bytes.split_at_mut(8);
+    for (at, number) in rest.chunks_exact_mut(8).zip(numbers) {
+        at.copy_from_slice(&number.to_le_bytes());
+    }
+    let sum = crc32c_append(crc32c(&kind.to_le_bytes()), rest);
+    head.copy_from_slice(&(u64::from(kind) | u64::from(sum) << 32).to_le_bytes());
+    bytes
+}
+
+fn numbers(record: &[u8]) -> Option<(u32, [u64; NUMBERS])> {
+    let (head, rest) = record.split_first_chunk::<8>()?;
+    let head = u64::from_le_bytes(*head);
+    let (kind, sum) = (head as u32, (head >> 32) as u32);
+    if crc32c_append(crc32c(&kind.to_le_bytes()), rest) != sum {
+        return None;
+    }
+    let mut numbers = [0; NUMBERS];
+    for (number, bytes) in numbers.iter_mut().zip(rest.chunks_exact(8)) {
+        *number = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    Some((kind, numbers))
+}
+
+fn head(volume: [u8; 16]) -> Record {
+    let (low, high) = volume.split_at(8);
+    let number = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("half of 16 bytes"));
+    record(HEAD, &[MAGIC, number(low), number(high)])
+}
+
+impl Part {
+    fn put(&self, instance: u64, out: &mut Vec<u8>) {
+        let mut put = |kind, numbers: &[u64]| out.extend(record(kind, numbers));
+        put(INSTANCE, &[instance, self.epoch]);
+        self.clients.iter().for_each(|client| put(CLIENT, &[*client]));
+        put(DURABLE, &[self.durable]);
+        self.marks.iter().for_each(|(ino, order)| put(MARK, &[u64::from(*ino), *order]));
+        if self.ended {
+            put(ENDED, &[]);
+        }
+        let Some(found) = &self.found else { return };
+        put(CUT, &[found.ops_cut.0, found.epoch]);
+        found.ops.iter().for_each(|lsn| put(OPERATION, &[lsn.0]));
+        for ((client, slot), carried) in &found.replies {
+            let Carried { number, lsn, ino } = *carried;
+            put(REPLY, &[*client, u64::from(*slot), number, lsn.0, u64::from(ino)]);
+        }
+    }
+
+    /// Takes one record in; none of another kind than a part's.
+    fn take(&mut self, kind: u32, numbers: [u64; NUMBERS]) -> Option<()> {
+        let [a, b, c, d, e, ..] = numbers;
+        match kind {
+            CLIENT => drop(self.clients.insert(a)),
+            ENDED => self.ended = true,
+            GONE => drop(self.clients.remove(&a)),
+            DURABLE => self.durable = self.durable.max(a),
+            MARK => {
+                let mark = self.marks.entry(InodeNr::try_from(a).ok()?).or_default();
+                *mark = b.max(*mark);
+            }
+            CUT => {
+                self.found =
+                    Some(Recovered { ops_cut: Lsn(a), epoch: b, ..Recovered::default() });
+            }
+            OPERATION => drop(self.found.as_mut()?.ops.insert(Lsn(a))),
+            REPLY => {
+                let slot = u32::try_from(b).ok().filter(|slot| *slot < ORIGIN_SLOTS)?;
+                let carried =
+                    Carried { number: c, lsn: Lsn(d), ino: InodeNr::try_from(e).ok()? };
+                self.found.as_mut()?.note(a, slot, carried);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// What a file says: of each server its part, the newest one last. Nothing of a file that is no
+/// book of this volume.
+fn parse(bytes: &[u8], volume: [u8; 16]) -> Vec<(u64, Part)> {
+    let mut records = bytes.chunks_exact(RECORD);
+    if records.next() != Some(&head(volume)) {
+        return Vec::new();
+    }
+    let mut parts: Vec<(u64, Part)> = Vec::new();
+    for bytes in records {
+        let Some((kind, given)) = numbers(bytes) else { break };
+        let [instance, epoch, ..] = given;
+        let taken = match (kind, parts.last_mut()) {
+            (INSTANCE, _) => {
+                parts.push((instance, Part { epoch, ..Part::default() }));
+                Some(())
+            }
+            (_, Some((_, part))) => part.take(kind, given),
+            (_, None) => None,
+        };
+        if taken.is_none() {
+            break;
+        }
+    }
+    parts
+}
+
+impl Book {
+    /// What the servers before have written down, the newest one last; nothing if there is no such
+    /// file, or it is none.
+    pub fn read(path: &Path, volume: [u8; 16]) -> Vec<(u64, Part)> {
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => parse(&bytes, volume),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the book of clients cannot be read");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Writes a book of these parts, of which the last one is going to be written on. What was at
+    /// `path` is replaced when the new one is durable.
+    ///
+    /// # Errors
+    /// Those of the file system, with the path.
+    pub fn write(path: &Path, volume: [u8; 16], parts: &[(u64, Part)]) -> Result<Self> {
+        let mut bytes = head(volume).to_vec();
+        parts.iter().for_each(|(instance, part)| part.put(*instance, &mut bytes));
+        let file = written_anew(path, &bytes).map_err(|error| failed(path, &error))?;
+        let length = bytes.len() as u64;
+        Ok(Self { path: path.to_path_buf(), file, length, volume })
+    }
+
+    /// A client is about to be told that it has a session.
+    ///
+    /// # Errors
+    /// As [`Book::write`], for all that is written.
+    pub fn client(&mut self, client: u64) -> Result<()> {
+        self.add(&record(CLIENT, &[client]))
+    }
+
+    /// A client has gone for good.
+    pub fn gone(&mut self, client: u64) -> Result<()> {
+        self.add(&record(GONE, &[client]))
+    }
+
+    /// Clients are about to be told that all up to this change is durable.
+    pub fn durable(&mut self, order: u64) -> Result<()> {
+        self.add(&record(DURABLE, &[order]))
+    }
+
+    /// A session is about to be told that the file is durable, of which others keep changes up to
+    /// this one.
+    pub fn mark(&mut self, ino: InodeNr, order: u64) -> Result<()> {
+        self.add(&record(MARK, &[u64::from(ino), order]))
+    }
+
+    /// The server ends, and everything is durable.
+    pub fn ended(&mut self) -> Result<()> {
+        self.add(&record(ENDED, &[]))
+    }
+
+    /// Is it time to write it anew?
+    pub fn is_long(&self) -> bool {
+        self.length > LONG
+    }
+
+    /// As [`Book::write`], in its place.
+    pub fn rewrite(&mut self, parts: &[(u64, Part)]) -> Result<()> {
+        *self = Self::write(&self.path, self.volume, parts)?;
+        Ok(())
+    }
+
+    fn add(&mut self, record: &Record) -> Result<()> {
+        let done = self.file.write_all(record).and_then(|()| self.file.sync_data());
+        self.length += RECORD as u64;
+        done.map_err(|error| failed(&self.path, &error))
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::Refused(format!("the book of clients {}: {error}", path.display()))
+}
+
+/// A new file with these bytes at a path, open to be appended to.
+fn written_anew(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir)?;
+    // The volume has one server at a time, and so has this name.
+    let new = path.with_extension("new");
+    let _ = std::fs::remove_file(&new);
+    let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(dir)?.sync_all()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

@@ -1,0 +1,130 @@
+//! One client that comes back, as its server knows it.
+
+use crate::server::outbox::Outbox;
+use siftfs_base::{InodeNr, Result};
+use siftfs_calls::{Done, SLOTS};
+use siftfs_proto::Reply;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A call that must not be carried out twice, and its answer when there is one.
+struct Place {
+    number: u64,
+    answer: Option<(Box<Result<Reply>>, Done)>,
+}
+
+/// Where a client is while it comes back.
+pub(super) struct Progress {
+    /// The change that it wants to repeat next, in the order of the server that died.
+    pub at: Option<(u64, u64)>,
+    /// When it was heard of last.
+    pub since: Instant,
+}
+
+/// What is known of a client.
+pub(super) struct Client {
+    /// Its connection, if it has one, and how it is told something.
+    pub connection: Option<(u64, Arc<Outbox>)>,
+    /// It may repeat and reclaim.
+    pub returning: Option<Progress>,
+    /// When it came or went last.
+    pub since: Instant,
+    places: HashMap<u32, Place>,
+    /// Files of which it keeps changes, and the newest one of each; changes of no file are of 0.
+    keeps: HashMap<InodeNr, u64>,
+}
+
+/// A call that may have come before.
+#[derive(Debug)]
+pub(in crate::server) enum Repeated {
+    /// It has not.
+    New,
+    /// It is being carried out.
+    Running,
+    /// It has been, with this answer.
+    Done(Box<Result<Reply>>, Done),
+    /// A server that died has carried it out, and it is there. The inode that it was about.
+    Survived(InodeNr),
+    /// Its number is not its place's next one.
+    Wrong,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        let (connection, returning, places, keeps) = Default::default();
+        Self { connection, returning, since: Instant::now(), places, keeps }
+    }
+}
+
+impl Client {
+    /// A connection of it. An older one has no say any more.
+    pub fn connects(&mut self, connection: (u64, Arc<Outbox>), now: Instant, returns: bool) {
+        self.connection = Some(connection);
+        self.since = now;
+        self.returning = returns.then_some(Progress { at: None, since: now });
+    }
+
+    /// It does something while it comes back.
+    pub fn moves(&mut self) {
+        if let Some(returning) = &mut self.returning {
+            (returning.at, returning.since) = (None, Instant::now());
+        }
+    }
+
+    /// A call in one of its places.
+    pub fn begin(&mut self, place: u32, number: u64, survived: Option<InodeNr>) -> Repeated {
+        if place >= SLOTS {
+            return Repeated::Wrong;
+        }
+        match self.places.get(&place) {
+            Some(known) if known.number == number => match &known.answer {
+                Some((result, done)) => Repeated::Done(result.clone(), *done),
+                None => Repeated::Running,
+            },
+            Some(known) if known.number > number || known.answer.is_none() => Repeated::Wrong,
+            _ => match survived {
+                Some(ino) => Repeated::Survived(ino),
+                None => {
+                    self.places.insert(place, Place { number, answer: None });
+                    Repeated::New
+                }
+            },
+        }
+    }
+
+    /// It has been carried out.
+    pub fn end(&mut self, place: u32, number: u64, result: &Result<Reply>, done: Done) {
+        if let Some(known) = self.places.get_mut(&place)
+            && known.number == number
+        {
+            known.answer = Some((Box::new(result.clone()), done));
+        }
+    }
+
+    /// It keeps a change.
+    pub fn keeps(&mut self, file: Option<InodeNr>, order: u64) {
+        let newest = self.keeps.entry(file.unwrap_or_default()).or_default();
+        *newest = order.max(*newest);
+    }
+
+    /// The newest change of a file that it keeps.
+    pub fn keeps_of(&self, file: InodeNr) -> Option<u64> {
+        self.keeps.get(&file).copied()
+    }
+
+    /// It keeps none of this file any more.
+    pub fn keeps_not(&mut self, file: InodeNr) {
+        self.keeps.remove(&file);
+    }
+
+    /// Does it keep any change?
+    pub fn keeps_any(&self) -> bool {
+        !self.keeps.is_empty()
+    }
+
+    /// All up to this change is durable.
+    pub fn durable(&mut self, order: u64) {
+        self.keeps.retain(|_, newest| *newest > order);
+    }
+}

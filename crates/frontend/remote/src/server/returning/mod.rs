@@ -1,0 +1,528 @@
+//! Clients that come back: what a server knows of each, and who waits for whom after a death
+//! (`docs/design/lost-server.md`).
+
+mod book;
+mod calls;
+mod client;
+mod keeper;
+
+pub(super) use calls::{Promise, answer_again, file_of, promise};
+pub(super) use keeper::{Keeper, make_durable};
+
+use book::{Book, Part};
+use super::outbox::Outbox;
+use client::{Client, Repeated};
+use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
+use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
+use siftfs_proto::{Recovered, Reply};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long others wait for clients that do not come back, and for one that stands still while it
+/// comes back.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long a client may be away from a server that lives before it is forgotten.
+const AWAY: Duration = Duration::from_secs(60);
+/// Clients that a server knows.
+const CLIENTS: usize = 256;
+/// How often a call that waits looks whether its session is over.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Where a server has its book, and what a recovery found before it opened the volume.
+#[derive(Debug, Default)]
+pub struct Before {
+    /// The book's path; without one, nothing survives the server.
+    pub book: Option<PathBuf>,
+    /// The volume's epoch.
+    pub epoch: u64,
+    /// What the volume's recovery found; `None` if there was none, or nobody knows.
+    pub found: Option<Arc<Recovered>>,
+}
+
+struct State {
+    clients: HashMap<u64, Client>,
+    /// Clients of which nothing was heard yet since the server before died.
+    expected: HashSet<u64>,
+    /// Everybody goes on: all have returned, or the grace time is over.
+    open: bool,
+    until: Instant,
+    durable: u64,
+    marks: HashMap<InodeNr, u64>,
+    book: Option<Book>,
+    /// Connections of returning clients so far.
+    connections: u64,
+}
+
+/// The clients of a server that come back.
+pub(super) struct Clients {
+    pub instance: u64,
+    epoch: u64,
+    /// What servers before wrote down.
+    past: HashMap<u64, Part>,
+    newest: AtomicU64,
+    /// As in the state, once it is so.
+    open: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A connection of a client that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Connection {
+    pub client: u64,
+    number: u64,
+}
+
+/// What is to be done with a call.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Carry it out.
+    Run,
+    /// It was carried out, and this is its answer.
+    Answered(Box<Result<Reply>>, Done),
+    /// It was carried out by a server that died: the answer is to be found out again; the inode
+    /// that it was about.
+    There(InodeNr),
+    /// It cannot be carried out.
+    Refused(Error),
+    /// Its session is over: nobody is to answer it.
+    Over,
+}
+
+impl Clients {
+    /// Those of a new server of a volume. It writes the book anew.
+    ///
+    /// # Errors
+    /// The book cannot be written.
+    pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
+        let instance = draw()?;
+        let Before { book: path, epoch, found } = before;
+        let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
+        match (parts.last_mut(), found) {
+            (Some((_, newest)), _) if newest.ended => {}
+            (Some((_, newest)), Some(found)) if newest.epoch == found.epoch => {
+                newest.found = Some((*found).clone());
+            }
+            // The volume was served, or recovered, elsewhere since: nothing is known of what
+            // clients have kept.
+            (Some(_), _) => parts.clear(),
+            (None, _) => {}
+        }
+        // Two deaths in a row may leave clients of both; older ones had their grace time.
+        let keep = parts.len().saturating_sub(4);
+        parts.drain(..keep);
+        let expected: HashSet<u64> = parts.last().iter().flat_map(|(_, p)| &p.clients).copied().collect();
+        let clients = expected.iter().copied().collect();
+        let own = Part { clients, epoch, ..Part::default() };
+        parts.push((instance, own));
+        let book = path.map(|path| Book::write(&path, volume, &parts)).transpose()?;
+        parts.pop();
+        let state = State {
+            clients: HashMap::new(),
+            open: expected.is_empty(),
+            expected,
+            until: Instant::now() + GRACE,
+            durable: 0,
+            marks: HashMap::new(),
+            book,
+            connections: 0,
+        };
+        let (newest, changed) = Default::default();
+        let open = AtomicBool::new(state.open);
+        let past = parts.into_iter().collect();
+        Ok(Self { instance, epoch, past, newest, open, state: Mutex::new(state), changed })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server begins to listen: from now on clients can come back.
+    pub fn listens(&self) {
+        self.lock().until = Instant::now() + GRACE;
+    }
+
+    /// A client opens a session.
+    ///
+    /// # Errors
+    /// There are too many, or the book cannot be written.
+    pub fn arrive(
+        &self,
+        returning: Returning,
+        outbox: &Arc<Outbox>,
+    ) -> Result<(Back, Connection)> {
+        let Returning { client: id, instance } = returning;
+        let mut state = self.lock();
+        let now = Instant::now();
+        state.forget(now);
+        if !state.clients.contains_key(&id) && state.clients.len() >= CLIENTS {
+            return Err(Error::Refused(format!("too many clients come back, at most {CLIENTS}")));
+        }
+        state.connections += 1;
+        let number = state.connections;
+        let expected = state.expected.remove(&id);
+        let back = match instance {
+            0 => Back::New,
+            same if same == self.instance => Back::Same,
+            other => match self.past.get(&other) {
+                Some(part) if part.ended => Back::Clean,
+                Some(_) if expected || state.clients.contains_key(&id) => Back::Again,
+                _ => Back::Unknown,
+            },
+        };
+        if !expected && !state.clients.contains_key(&id)
+            && let Some(book) = &mut state.book
+        {
+            book.client(id)?;
+        }
+        let known = expected || state.clients.contains_key(&id);
+        let client = state.clients.entry(id).or_default();
+        client.connects((number, outbox.clone()), now, known && back != Back::New);
+        // One that has nothing to bring back keeps nobody waiting.
+        if back == Back::New {
+            state.returned();
+        }
+        self.changed.notify_all();
+        Ok((back, Connection { client: id, number }))
+    }
+
+    /// A client has brought back all that it wanted to.
+    pub fn returned(&self, connection: Connection) {
+        let mut state = self.lock();
+        if let Some(client) = state.of(connection) {
+            client.returning = None;
+        }
+        state.returned();
+        self.changed.notify_all();
+    }
+
+    /// A connection is lost; or its client has left, and never comes back.
+    pub fn leaves(&self, connection: Connection, for_good: bool) {
+        let mut state = self.lock();
+        let Some(client) = state.of(connection) else { return };
+        client.connection = None;
+        client.returning = None;
+        client.since = Instant::now();
+        if for_good {
+            state.clients.remove(&connection.client);
+            state.strike_out(connection.client);
+        }
+        state.returned();
+        self.changed.notify_all();
+    }
+
+    /// Waits until the call may be carried out, or is known to have been. `over` says that its
+    /// session is.
+    pub fn admit(
+        &self,
+        connection: Option<Connection>,
+        (change, file): (Option<&Change>, Option<InodeNr>),
+        over: impl Fn() -> bool,
+    ) -> Verdict {
+        match (connection, change) {
+            (Some(connection), Some(Change::Kept(kept))) => {
+                self.repeat(connection, (kept, file), over)
+            }
+            (Some(connection), Some(Change::Reclaim)) => {
+                match self.lock().of(connection) {
+                    Some(client) => client.moves(),
+                    None => return Verdict::Over,
+                }
+                Verdict::Run
+            }
+            (None, Some(_)) => Verdict::Refused(errno(libc::EINVAL)),
+            (Some(connection), Some(Change::Once { place, number })) => {
+                match self.wait_open(&over) {
+                    true => self.once(connection, (*place, *number), over),
+                    false => Verdict::Over,
+                }
+            }
+            (_, Some(Change::Absolute) | None) => match self.wait_open(&over) {
+                true => Verdict::Run,
+                false => Verdict::Over,
+            },
+        }
+    }
+
+    /// Does nobody return any more? Then calls go on at once.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Waits until nobody returns any more; false if the session is over before.
+    fn wait_open(&self, over: &impl Fn() -> bool) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        let mut state = self.lock();
+        while !state.open {
+            if over() {
+                return false;
+            }
+            state.look();
+            if !state.open {
+                state = self.wait(state);
+            }
+        }
+        self.open.store(true, Ordering::Release);
+        true
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// A change that was answered by a server that died: in its order among those of all clients.
+    fn repeat(
+        &self,
+        connection: Connection,
+        (kept, file): (&Kept, Option<InodeNr>),
+        over: impl Fn() -> bool,
+    ) -> Verdict {
+        let mut state = self.lock();
+        let at = (kept.instance, kept.order);
+        loop {
+            match state.of(connection).and_then(|client| client.returning.as_mut()) {
+                Some(returning) => returning.at = Some(at),
+                None => return Verdict::Refused(errno(libc::EIO)),
+            }
+            state.look();
+            if state.is_first(connection.client, at) {
+                break;
+            }
+            if over() {
+                return Verdict::Over;
+            }
+            state = self.wait(state);
+        }
+        if let Some(client) = state.of(connection) {
+            client.moves();
+        }
+        drop(state);
+        self.changed.notify_all();
+        let Some(part) = self.past.get(&kept.instance) else {
+            return Verdict::Refused(errno(libc::EIO));
+        };
+        match part.has(kept, file) {
+            true => Verdict::There(kept.made.map_or(0, |(ino, _)| ino)),
+            // It may have been repeated at a server that died, too.
+            false => self.once(connection, (kept.place, kept.number), over),
+        }
+    }
+
+    /// A change that must not be carried out twice.
+    fn once(
+        &self,
+        connection: Connection,
+        (place, number): (u32, u64),
+        over: impl Fn() -> bool,
+    ) -> Verdict {
+        let survived = self.past.values().filter_map(|part| part.found.as_ref()).find_map(|found| {
+            found.reply(connection.client, place, number).map(|carried| carried.ino)
+        });
+        let mut state = self.lock();
+        loop {
+            let Some(client) = state.of(connection) else {
+                return Verdict::Over;
+            };
+            match client.begin(place, number, survived) {
+                Repeated::New => return Verdict::Run,
+                Repeated::Done(result, done) => return Verdict::Answered(result, done),
+                Repeated::Survived(ino) => return Verdict::There(ino),
+                Repeated::Wrong => return Verdict::Refused(errno(libc::EINVAL)),
+                // An older connection's thread is at it.
+                Repeated::Running if over() => return Verdict::Over,
+                Repeated::Running => state = self.wait(state),
+            }
+        }
+    }
+
+    /// A call was carried out: its answer is kept if it cannot be repeated blindly, and its client
+    /// keeps it if it changed something.
+    pub fn done(
+        &self,
+        connection: Connection,
+        change: &Change,
+        (file, done): (Option<InodeNr>, Done),
+        result: &Result<Reply>,
+    ) {
+        self.newest.fetch_max(done.order, Ordering::SeqCst);
+        let mut state = self.lock();
+        // Also for a connection that was lost meanwhile: its client asks again.
+        let Some(client) = state.clients.get_mut(&connection.client) else { return };
+        match change {
+            Change::Once { place, number } | Change::Kept(Kept { place, number, .. }) => {
+                client.end(*place, *number, result, done);
+            }
+            Change::Absolute | Change::Reclaim => {}
+        }
+        if done.order != 0 {
+            client.keeps(file, done.order);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The newest change: all before it have been carried out.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::SeqCst)
+    }
+
+    /// All changes of a file up to `order` are durable, and a session is about to be told so.
+    ///
+    /// # Errors
+    /// The book cannot be written: it must not be told so.
+    pub fn synced(&self, own: Option<u64>, file: InodeNr, order: u64) -> Result<()> {
+        let mut state = self.lock();
+        let State { clients, marks, book, .. } = &mut *state;
+        let mut others = false;
+        for (id, client) in clients.iter_mut() {
+            let keeps = client.keeps_of(file);
+            match Some(*id) == own {
+                true if keeps.is_some_and(|newest| newest <= order) => client.keeps_not(file),
+                true => {}
+                false => others |= keeps > Some(marks.get(&file).copied().unwrap_or_default()),
+            }
+        }
+        if others {
+            if let Some(book) = book {
+                book.mark(file, order)?;
+            }
+            marks.insert(file, order);
+        }
+        Ok(())
+    }
+
+    /// Does a client other than this one keep changes that are not durable by themselves?
+    pub fn keeps(&self, but: Option<u64>) -> bool {
+        self.lock().clients.iter().any(|(id, client)| Some(*id) != but && client.keeps_any())
+    }
+
+    /// The server ends in order: nothing is carried out any more, and all is durable.
+    ///
+    /// # Errors
+    /// The book cannot be written.
+    pub fn ended(&self) -> Result<()> {
+        self.all_durable(self.newest())?;
+        match &mut self.lock().book {
+            Some(book) => book.ended(),
+            None => Ok(()),
+        }
+    }
+
+    /// All changes up to this one are durable: it is written down, and then the clients are told.
+    ///
+    /// # Errors
+    /// The book cannot be written: nobody is to be told.
+    pub fn all_durable(&self, order: u64) -> Result<()> {
+        let mut state = self.lock();
+        state.forget(Instant::now());
+        let State { clients, marks, book, durable, open, .. } = &mut *state;
+        if let Some(book) = book {
+            book.durable(order)?;
+            if *open && book.is_long() {
+                let clients = clients.keys().copied().collect();
+                let epoch = self.epoch;
+                let part = Part { clients, durable: order, epoch, ..Part::default() };
+                book.rewrite(&[(self.instance, part)])?;
+            }
+        }
+        *durable = order;
+        marks.retain(|_, mark| *mark > order);
+        for client in clients.values_mut() {
+            client.durable(order);
+            if let Some((_, outbox)) = &client.connection {
+                outbox.queue(FromServer::Durable { order });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Is a change there which this server answered?
+    fn has(&self, kept: &Kept, file: Option<InodeNr>) -> bool {
+        let found = self.found.as_ref();
+        self.ended
+            || kept.order <= self.durable
+            || match (kept.lsn, file) {
+                (0, Some(file)) => self.marks.get(&file).is_some_and(|mark| kept.order <= *mark),
+                (0, None) => false,
+                (lsn, _) => found.is_some_and(|found| found.holds(Lsn(lsn))),
+            }
+    }
+}
+
+impl State {
+    fn of(&mut self, connection: Connection) -> Option<&mut Client> {
+        let client = self.clients.get_mut(&connection.client)?;
+        let own = client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
+        own.then_some(client)
+    }
+
+    /// May a change at this place of the order be repeated: has nobody an older one?
+    fn is_first(&self, client: u64, at: (u64, u64)) -> bool {
+        self.expected.is_empty()
+            && self.clients.iter().all(|(id, other)| {
+                *id == client
+                    || other.returning.as_ref().is_none_or(|r| r.at.is_some_and(|theirs| at < theirs))
+            })
+    }
+
+    /// Has the time of a client that is waited for come to its end?
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now >= self.until {
+            let late: Vec<u64> = self.expected.drain().collect();
+            for client in late {
+                tracing::warn!(client, "a client has not come back: nobody waits for it any more");
+                self.strike_out(client);
+            }
+        }
+        for (id, client) in &mut self.clients {
+            // One that waits for others is not the one that is waited for.
+            if client.returning.as_ref().is_some_and(|r| r.at.is_none() && now - r.since > GRACE) {
+                tracing::warn!(client = id, "a client stands still while it comes back");
+                client.returning = None;
+            }
+        }
+        self.returned();
+    }
+
+    /// Does anybody return still?
+    fn returned(&mut self) {
+        self.open |= self.expected.is_empty()
+            && self.clients.values().all(|client| client.returning.is_none());
+    }
+
+    /// Clients that are away for too long are not waited for after a death.
+    fn forget(&mut self, now: Instant) {
+        let away = |c: &Client| c.connection.is_none() && now - c.since > AWAY;
+        let gone: Vec<u64> =
+            self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
+        for client in gone {
+            self.clients.remove(&client);
+            self.strike_out(client);
+        }
+    }
+
+    fn strike_out(&mut self, client: u64) {
+        if let Some(book) = &mut self.book
+            && let Err(error) = book.gone(client)
+        {
+            tracing::warn!(%error, "after a death a client will be waited for that has gone");
+        }
+    }
+}
+
+/// A number that no other server or client has.
+pub(crate) fn draw() -> Result<u64> {
+    let drawn = getrandom::u64();
+    drawn.map(|n| n.max(1)).map_err(|e| Error::Refused(format!("no random numbers: {e}")))
+}
+
+#[cfg(test)]
+#[path = "mod_tests.rs"]
+mod tests;
