@@ -10,7 +10,9 @@ use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, Discards, Origin, Role, Storage};
 use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
 use siftfs_proto::Recovered;
-use siftfs_runtime::{Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, take_recovered};
+use siftfs_runtime::{
+    Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, take_recovered,
+};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, ScanData, check_lane_ends,

@@ -4,6 +4,7 @@
 mod admission;
 mod attributes;
 mod data;
+mod hold_many;
 mod known;
 mod leases;
 mod locks;
@@ -350,6 +351,7 @@ impl Call<'_> {
                 runtime.file_locks.cancel(self.session.id, number);
                 Ok(Reply::Done)
             }
+            R::HoldMany { inodes } => self.hold_many(&inodes),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => {
                 runtime.checkpoint_all().map(|report| Reply::Checkpoint(report.into()))

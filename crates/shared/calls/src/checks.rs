@@ -3,7 +3,7 @@
 
 use siftfs_base::Result;
 use siftfs_proto::compound::{Compound, FileArg, Step};
-use siftfs_proto::{PublishEntry, PublishSource, Request};
+use siftfs_proto::{HOLD_MOST, PublishEntry, PublishSource, Request};
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -80,6 +80,10 @@ fn check_numbers(req: &Request) -> Result<()> {
         | R::SectionWrite { offset, data, .. }
         | R::LeaseWrite { offset, data, .. } => {
             demand(ends(*offset, data.len() as u64), libc::EINVAL)
+        }
+        R::HoldMany { inodes } => {
+            demand(inodes.len() <= HOLD_MOST, libc::E2BIG)?;
+            demand(inodes.iter().all(|held| held.count > 0), libc::EINVAL)
         }
         R::SectionCommit { sections, .. } => demand(sections.len() <= SECTIONS_MAX, libc::EMFILE),
         R::LeaseLocate { first, count, .. } => {

@@ -67,6 +67,9 @@ fn numbers_and_lists_beyond_a_calls_are_refused() {
     let wanted = siftfs_proto::compound::Wanted::All;
     let compound = Compound { base, steps, level, rights, wanted };
     let mode = siftfs_proto::Allocate::Grow;
+    let held = |count| siftfs_proto::Held { ino: 12, generation: 1, count };
+    let most = siftfs_proto::HOLD_MOST;
+    assert!(check(&Request::HoldMany { inodes: vec![held(1); most] }).is_ok());
     for (request, errno) in [
         (Request::write(Handle(1), i64::MAX as u64, data()), libc::EINVAL),
         (Request::write(Handle(1), u64::MAX, data()), libc::EINVAL),
@@ -76,6 +79,8 @@ fn numbers_and_lists_beyond_a_calls_are_refused() {
         (Request::Compound(Box::new(compound)), libc::ENAMETOOLONG),
         (Request::Symlink { parent: 2, name: vec![b'x'], target: vec![] }, libc::ENOENT),
         (Request::GetXattr { file, name: vec![] }, libc::ERANGE),
+        (Request::HoldMany { inodes: vec![held(1); most + 1] }, libc::E2BIG),
+        (Request::HoldMany { inodes: vec![held(1), held(0)] }, libc::EINVAL),
     ] {
         assert_eq!(errno_of(&request), Some(errno), "{request:?}");
     }

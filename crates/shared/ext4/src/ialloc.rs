@@ -70,11 +70,7 @@ impl Fs {
     }
 
     /// Would [`Fs::alloc_inode_at`] allocate this number?
-    pub fn may_alloc_inode_at(
-        &mut self,
-        store: &mut dyn BlockStore,
-        ino: InodeNr,
-    ) -> Result<bool> {
+    pub fn may_alloc_inode_at(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
         if self.layout.locate_plain(ino).is_err() || self.held_inos.contains(&ino) {
             return Ok(false);
         }

@@ -159,7 +159,8 @@ const KINDS: usize = 14;
 
 #[test]
 fn golden_images_have_every_kind_of_item() {
-    let mut numbers: Vec<usize> = items().iter().chain(&physical()).chain(&replies()).map(number).collect();
+    let mut numbers: Vec<usize> =
+        items().iter().chain(&physical()).chain(&replies()).map(number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers, (0..KINDS).collect::<Vec<_>>());
@@ -170,7 +171,13 @@ fn physical() -> [Item; 1] {
 }
 
 fn replies() -> [Item; 1] {
-    [Item::Reply(ReplyItem { client: 0x0123_4567_89ab, slot: 63, number: 7, lsn: Lsn(15), ino: 13 })]
+    [Item::Reply(ReplyItem {
+        client: 0x0123_4567_89ab,
+        slot: 63,
+        number: 7,
+        lsn: Lsn(15),
+        ino: 13,
+    })]
 }
 
 #[test]

@@ -88,6 +88,7 @@ macro_rules! names {
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. }
             | R::CancelLock { .. }
+            | R::HoldMany { .. }
             | R::StatFs
             | R::SyncAll
             | R::Checkpoint

@@ -150,7 +150,6 @@ impl fmt::Debug for Recovered {
     }
 }
 
-
 #[cfg(test)]
 #[path = "origin_tests.rs"]
 mod tests;

@@ -21,11 +21,8 @@ fn the_newest_call_of_a_slot_counts_in_whatever_order_they_are_found() {
 
 #[test]
 fn what_is_held_is_up_to_the_cut_or_was_in_a_record() {
-    let found = Recovered {
-        ops_cut: Lsn(10),
-        ops: [Lsn(12), Lsn(15)].into(),
-        ..Recovered::default()
-    };
+    let found =
+        Recovered { ops_cut: Lsn(10), ops: [Lsn(12), Lsn(15)].into(), ..Recovered::default() };
     let held: Vec<u64> = (9..17).filter(|lsn| found.holds(Lsn(*lsn))).collect();
     assert_eq!(held, [9, 10, 12, 15]);
 }

@@ -83,6 +83,8 @@ pub enum Reply {
         /// How long it lasts without a use, and once it is recalled.
         term: Duration,
     },
+    /// Inodes that are not there any more.
+    Gone(Vec<InodeNr>),
     /// The lock that is in the way, if there is one.
     Lock(Option<HeldLock>),
     /// What a compound came to.
@@ -151,6 +153,8 @@ answers! {
     section: Self::Section(section) => section; SectionId
     /// A write lease, and its term.
     leased: Self::Leased { lease, term } => (lease, term); (LeaseId, Duration)
+    /// Inodes that are not there any more.
+    gone: Self::Gone(inodes) => inodes; Vec<InodeNr>
     /// A lock that is in the way.
     lock: Self::Lock(lock) => lock; Option<HeldLock>
     /// What a compound came to.

@@ -2,7 +2,7 @@
 
 use crate::compound::{Access, Compound};
 use crate::{
-    Allocate, FileKind, Handle, LeaseId, Level, LockAsk, LockKind, LockRange, PublishEntry,
+    Allocate, FileKind, Handle, Held, LeaseId, Level, LockAsk, LockKind, LockRange, PublishEntry,
     RenameMode, Rights, SectionId, Seek, SetAttr, Target, Ticket, WriteData, XattrMode,
 };
 use siftfs_base::{InodeNr, Timestamp};
@@ -210,6 +210,11 @@ pub enum Request {
     LeaseKeep { lease: LeaseId },
     /// The lease ends. Errors as of `LeaseWrite`. Reply: `Done`.
     LeaseReturn { lease: LeaseId },
+    /// Count references to inodes that a kernel had looked up before its server died, at most
+    /// [`HOLD_MOST`](crate::HOLD_MOST) of them, each `count` times. For a kernel's session and the
+    /// owner's; `EPERM` for others, `EINVAL` for a count of 0. Reply: `Gone`, with those that have
+    /// no name any more, or whose number is another file's, of which nothing is counted.
+    HoldMany { inodes: Vec<Held> },
     /// Space and inodes. Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.

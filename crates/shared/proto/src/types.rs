@@ -71,6 +71,20 @@ pub struct Credentials {
     pub origin: Option<Arc<Origin>>,
 }
 
+/// An inode that a session refers to by lookups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Its number.
+    pub ino: InodeNr,
+    /// Its generation, as [`Attr::generation`] has it.
+    pub generation: u32,
+    /// How many lookups, at least 1.
+    pub count: u32,
+}
+
+/// Most inodes of one [`Request::HoldMany`](crate::Request::HoldMany).
+pub const HOLD_MOST: usize = 4096;
+
 /// Type of a file, as in a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FileKind {

@@ -54,7 +54,8 @@ fn a_caller_that_waits_is_looked_at() {
     let pid = std::process::id();
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let groups = status(pid, "Groups:").unwrap();
-    let me = Credentials { uid: uid.as_raw(), gid: u32::MAX, pid, umask: 0, ..Credentials::default() };
+    let me =
+        Credentials { uid: uid.as_raw(), gid: u32::MAX, pid, umask: 0, ..Credentials::default() };
     for group in groups.split_whitespace() {
         assert!(in_group(&me, group.parse().unwrap()));
     }

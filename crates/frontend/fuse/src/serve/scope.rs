@@ -195,6 +195,7 @@ impl Part {
             | Reply::Ticket(_)
             | Reply::Durable(_)
             | Reply::Section(_)
+            | Reply::Gone(_)
             | Reply::Lock(_)
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)
@@ -293,6 +294,7 @@ fn changes(req: &Request) -> bool {
         | R::LeaseLocate { .. }
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
+        | R::HoldMany { .. }
         | R::StatFs
         | R::SyncAll
         | R::Checkpoint

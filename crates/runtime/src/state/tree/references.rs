@@ -71,24 +71,24 @@ impl Counts {
         all - self.of(session)
     }
 
-    /// One more of `session`; true if that is its first.
-    fn add(&mut self, session: SessionId) -> bool {
+    /// `more` of `session`; true if these are its first.
+    fn add(&mut self, session: SessionId, more: u64) -> bool {
         match self {
             Self::One(own, count) if *own == session => {
-                *count += 1;
+                *count += more;
                 false
             }
             Self::One(own, count) => {
-                *self = Self::More(vec![(*own, *count), (session, 1)]);
+                *self = Self::More(vec![(*own, *count), (session, more)]);
                 true
             }
             Self::More(all) => match all.iter_mut().find(|(own, _)| *own == session) {
                 Some((_, count)) => {
-                    *count += 1;
+                    *count += more;
                     false
                 }
                 None => {
-                    all.push((session, 1));
+                    all.push((session, more));
                     true
                 }
             },
@@ -187,11 +187,16 @@ impl References {
 
     /// An answer tells the session of the inode: one lookup more.
     pub fn looked_up(&mut self, session: SessionId, ino: InodeNr) {
+        self.looked_up_often(session, ino, 1);
+    }
+
+    /// The session has looked the inode up `count` times, at least once.
+    pub fn looked_up_often(&mut self, session: SessionId, ino: InodeNr, count: u64) {
         let Some(held) = self.sessions.get_mut(&session) else { return };
         let first = match self.lookups.get_mut(&ino) {
-            Some(lookups) => lookups.add(session),
+            Some(lookups) => lookups.add(session, count),
             None => {
-                self.lookups.insert(ino, Counts::One(session, 1));
+                self.lookups.insert(ino, Counts::One(session, count));
                 true
             }
         };
@@ -249,7 +254,7 @@ impl References {
             self.handles.insert(self.last, opened);
             if opened.writes() && !self.lending.contains(&session) {
                 match self.writers.get_mut(&ino) {
-                    Some(writers) => drop(writers.add(session)),
+                    Some(writers) => drop(writers.add(session, 1)),
                     None => drop(self.writers.insert(ino, Counts::One(session, 1))),
                 }
             }

@@ -64,6 +64,7 @@ variants!(FileProtocol: Request {
     56 => Checkpoint {},
     57 => Trim { start, len, least },
     58 => Status {},
+    59 => HoldMany { inodes },
 } tuple {
     44 => Compound(it),
 });
@@ -95,6 +96,7 @@ variants!(FileProtocol: Reply {
     23 => Checkpoint(it),
     24 => Trimmed(it),
     25 => Status(it),
+    26 => Gone(it),
 });
 
 variants!(FileProtocol: WriteData {} tuple {

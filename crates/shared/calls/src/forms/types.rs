@@ -4,9 +4,9 @@ use crate::FileProtocol;
 use siftfs_base::{Result, Timestamp};
 use siftfs_codec::{Field, Reader, Writer, fields, newtypes, variants};
 use siftfs_proto::{
-    Allocate, Attr, Credentials, DirEntry, FileKind, Handle, HeldLock, LeaseId, Level, LockAsk,
-    LockKind, LockPlace, LockRange, LockWait, PublishEntry, PublishSource, RenameMode, Rights,
-    SectionId, Seek, SetAttr, SetTime, StatFs, Target, Ticket, WaitUntil, XattrMode,
+    Allocate, Attr, Credentials, DirEntry, FileKind, Handle, Held, HeldLock, LeaseId, Level,
+    LockAsk, LockKind, LockPlace, LockRange, LockWait, PublishEntry, PublishSource, RenameMode,
+    Rights, SectionId, Seek, SetAttr, SetTime, StatFs, Target, Ticket, WaitUntil, XattrMode,
 };
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ impl Field<FileProtocol> for Credentials {
         Ok(Self { uid, gid, pid, umask: Field::get(from)?, origin: None })
     }
 }
+
+fields!(FileProtocol: Held { ino, generation, count });
 
 variants!(FileProtocol: Target {} tuple {
     1 => Open(it),

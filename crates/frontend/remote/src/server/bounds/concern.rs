@@ -28,7 +28,9 @@ pub(super) enum Concern<'a> {
 pub(super) fn of(req: &mut Request) -> Concern<'_> {
     use Request as R;
     match req {
-        R::Status | R::Checkpoint | R::SyncAll | R::Trim { .. } => Concern::Volume,
+        R::Status | R::Checkpoint | R::SyncAll | R::Trim { .. } | R::HoldMany { .. } => {
+            Concern::Volume
+        }
         R::Lookup { name, .. } if name == b".." => Concern::Upwards,
         R::SetAttr { set, .. } => Concern::Owner((&mut set.uid, &mut set.gid)),
         R::SetXattr { name, value, .. } => Concern::Value(name, Some(value)),

@@ -103,6 +103,7 @@ impl Part {
             | Reply::Durable(_)
             | Reply::Section(_)
             | Reply::Leased { .. }
+            | Reply::Gone(_)
             | Reply::Lock(_)
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)

@@ -1,0 +1,67 @@
+//! A kernel's references, counted again: after the death of a server its clients' kernels still
+//! refer to what they had looked up.
+
+use super::Call;
+use crate::state::Tree;
+use crate::state::tree::references::SessionId;
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::{HOLD_MOST, Held, Identity, Reply};
+
+/// Inodes under one hold of the state lock.
+const AT_ONCE: usize = 64;
+
+impl Call<'_> {
+    /// Counts references to inodes by their numbers and generations, all of them, and answers with
+    /// those that are not there any more.
+    ///
+    /// # Errors
+    /// `EPERM` for a session that may not name inodes that it has not looked up, `E2BIG` for too
+    /// many of them, `EINVAL` for a count that cannot be.
+    pub(super) fn hold_many(&self, inodes: &[Held]) -> Result<Reply> {
+        let opening = &self.session.opening;
+        let owner = |uid: u32| opening.administrator && uid == 0;
+        match opening.identity {
+            Identity::Kernel => {}
+            Identity::User { uid, .. } if owner(uid) => {}
+            Identity::User { .. } => return Err(errno(libc::EPERM)),
+        }
+        if inodes.len() > HOLD_MOST {
+            return Err(errno(libc::E2BIG));
+        }
+        if inodes.iter().any(|held| held.count == 0) {
+            return Err(errno(libc::EINVAL));
+        }
+        let mut gone = Vec::new();
+        for some in inodes.chunks(AT_ONCE) {
+            let session = self.session.id;
+            gone.extend(self.query(|st| st.metadata.tree.hold_some(session, some))?);
+        }
+        Ok(Reply::Gone(gone))
+    }
+}
+
+impl Tree {
+    /// Counts references to those of `inodes` that are there; the others are returned. Nothing is
+    /// counted if there is an error.
+    fn hold_some(&mut self, session: SessionId, inodes: &[Held]) -> Result<Vec<InodeNr>> {
+        let (mut here, mut gone) = (Vec::new(), Vec::new());
+        for held in inodes {
+            match self.load(held.ino) {
+                Ok(()) if self.is_this(held) => here.push(held),
+                Ok(()) | Err(Error::Posix(libc::ESTALE)) => gone.push(held.ino),
+                Err(error) => return Err(error),
+            }
+        }
+        for held in here {
+            let references = &mut self.inodes.references;
+            references.looked_up_often(session, held.ino, u64::from(held.count));
+        }
+        Ok(gone)
+    }
+
+    /// One without a name is as good as gone: it is freed as soon as nobody refers to it.
+    fn is_this(&self, held: &Held) -> bool {
+        let inode = &self.node(held.ino).inode;
+        inode.generation == held.generation && inode.nlink > 0
+    }
+}
