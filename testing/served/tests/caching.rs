@@ -2,7 +2,7 @@
 //! which receives waits for nobody (rule R51).
 
 use siftfs_base::{InodeNr, Result, SystemClock};
-use siftfs_calls::{FromServer, ToServer, Told};
+use siftfs_calls::{Back, FromServer, ToServer, Told};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::{
@@ -215,12 +215,18 @@ fn what_is_lost_is_said() {
     volume.close().unwrap();
 }
 
+fn opened(volume: [u8; 16]) -> FromServer {
+    FromServer::Opened { volume, slots: 4, bytes: 1 << 20, instance: 1, back: Back::New }
+}
+
 /// What a server says that makes no sense ends the connection, and nothing else.
 #[test]
 fn a_server_that_breaks_a_rule_is_left() {
     let settled = FromServer::Settled { slot: 1, number: 2 };
-    let owing = FromServer::Owing { slot: 1, number: 2, result: Ok(Box::new(Reply::Done)) };
-    let again = FromServer::Opened { volume: [0; 16], slots: 1, bytes: 1 };
+    let result = Ok(Box::new(Reply::Done));
+    let owing = FromServer::Owing { slot: 1, number: 2, result, done: None };
+    let again = opened([0; 16]);
+    let durable = FromServer::Durable { order: 1 };
     let notice = FromServer::Notice { notice: 0, all: false, told: Told::default() };
     for (caches, message, why) in [
         (true, settled.clone(), "settles a call that owes nothing"),
@@ -229,6 +235,7 @@ fn a_server_that_breaks_a_rule_is_left() {
         (false, owing, "does not cache"),
         (false, notice, "does not cache"),
         (true, again, "second session"),
+        (true, durable, "keeps nothing"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let address = Address::Unix(dir.path().join("s"));
@@ -237,7 +244,7 @@ fn a_server_that_breaks_a_rule_is_left() {
             let end = listener.accept(Some(LIMIT)).unwrap().expect("a client");
             let Connection { sender, mut receiver, .. } = end;
             assert!(matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(ToServer::Open(_)))));
-            sender.send(FromServer::Opened { volume: [1; 16], slots: 4, bytes: 1 << 20 }).unwrap();
+            sender.send(opened([1; 16])).unwrap();
             sender.send(message).unwrap();
             // Until the client has gone.
             while matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(_))) {}

@@ -34,7 +34,8 @@ fn raw(setup: &Setup) -> CallerEnd<FileProtocol> {
 }
 
 fn opening(claim: Claim) -> ToServer {
-    ToServer::Open(Box::new(Opening { volume: String::new(), claim, caches: false }))
+    let (volume, caches, returning) = (String::new(), false, None);
+    ToServer::Open(Box::new(Opening { volume, claim, caches, returning }))
 }
 
 fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {
@@ -47,7 +48,7 @@ fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {
 
 fn call(slot: u32, number: u64, request: Request) -> ToServer {
     let (credentials, request) = (Credentials::default(), Box::new(request));
-    ToServer::Call { slot, number, credentials, request }
+    ToServer::Call { slot, number, credentials, request, change: None }
 }
 
 /// What the server says before it ends the connection.
@@ -56,7 +57,7 @@ fn last_word(mut end: CallerEnd<FileProtocol>) -> String {
     loop {
         match end.receiver.recv(LIMIT) {
             Ok(Received::Message(
-                FromServer::Ended { reason } | FromServer::Refused { reason },
+                FromServer::Ended { reason, .. } | FromServer::Refused { reason },
             )) => {
                 last = reason;
             }

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
+#[path = "remote_mount/returns.rs"]
+mod returns;
 #[path = "remote_mount/refused.rs"]
 mod refused;
 #[path = "remote_mount/shell.rs"]
@@ -14,10 +16,12 @@ mod together;
 
 use crate::support::serving::Server;
 use crate::support::{Ran, SIFTFS, Setup, patient};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A volume, its server, and directories to mount it on.
 pub struct Served {
@@ -60,6 +64,16 @@ impl Served {
         mount
     }
 
+    /// Kills the server, and starts another one in its place after `pause`, by a thread of its own.
+    pub fn restart_after(&mut self, signal: Signal, pause: Duration) -> JoinHandle<Server> {
+        self.server.take().expect("a server").end(signal);
+        let volume = self.setup.volume().to_string();
+        std::thread::spawn(move || {
+            std::thread::sleep(pause);
+            Server::start(&volume)
+        })
+    }
+
     /// Ends the server in order: the volume is plain ext4 then.
     #[track_caller]
     pub fn end(mut self) {
@@ -89,6 +103,12 @@ impl Mount {
     #[track_caller]
     pub fn status(&self) -> Value {
         serde_json::from_str(&siftfs(&["status", self.dir(), "--json"]).ok().out).unwrap()
+    }
+
+    /// Kills its daemon.
+    pub fn kill(&self) {
+        let pid = i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap();
+        rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 
     /// Is something mounted there?

@@ -1,10 +1,11 @@
 //! A volume for clients that another process has its Frontend in.
 
 use crate::mount::local::{LocalVolume, Sessions};
+use crate::volume::find::book_of_clients;
 use siftfs_base::Result;
 use siftfs_log::show_uuid;
 use siftfs_proto::{Cache, FileService, Opening, Recovered};
-use siftfs_remote::Served;
+use siftfs_remote::{Before, Served};
 use std::sync::Arc;
 
 /// An open volume, as a server has it.
@@ -36,9 +37,10 @@ impl ServedVolume {
         self.epoch
     }
 
-    /// As [`Sessions::forget_client`].
-    pub fn forget_client(&self, client: u64) {
-        self.sessions.forget_client(client);
+    /// What a server of it has to know of the one before.
+    pub fn before(&self) -> Before {
+        let (epoch, found) = (self.epoch, self.recovered());
+        Before { book: Some(book_of_clients(&self.uuid)), epoch, found }
     }
 }
 
@@ -49,6 +51,10 @@ impl Served for ServedVolume {
 
     fn is_called(&self, name: &str) -> bool {
         name == self.name || name == show_uuid(&self.uuid)
+    }
+
+    fn forget_client(&self, client: u64) {
+        self.sessions.forget_client(client);
     }
 
     fn open(

@@ -108,6 +108,12 @@ fn registry(sort: &str) -> PathBuf {
     PathBuf::from(base).join(sort)
 }
 
+/// Where the server of the volume with this UUID writes down what a server after it has to know of
+/// clients.
+pub fn book_of_clients(volume: &[u8; 16]) -> PathBuf {
+    registry("clients").join(show_uuid(volume))
+}
+
 fn remembered(link: &AreaLink) -> Option<PathBuf> {
     absolute(fs::read(registry(LOGS).join(show_uuid(&link.volume))).ok()?)
 }

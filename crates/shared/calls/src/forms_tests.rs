@@ -31,7 +31,7 @@ fn every_number_has_a_sample() {
 fn number_of(request: &Request) -> u8 {
     let credentials = siftfs_proto::Credentials::default();
     let request = Box::new(request.clone());
-    let call = ToServer::Call { slot: 0, number: 0, credentials, request };
+    let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
     // Kind, slot, number, and the credentials.
     call.encode().unwrap().head[1 + 4 + 8 + 14]
 }
@@ -67,7 +67,7 @@ fn blocks_are_passed_on_and_not_copied() {
     let data = siftfs_proto::WriteData::Blocks(written.clone());
     let request = Box::new(Request::write(siftfs_proto::Handle(1), 0, data));
     let credentials = siftfs_proto::Credentials::default();
-    let call = ToServer::Call { slot: 0, number: 0, credentials, request };
+    let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
     let Encoded { head, blocks } = call.encode().unwrap();
     let Ok(ToServer::Call { request, .. }) = ToServer::decode(&head, blocks) else {
         panic!("no call")
@@ -141,7 +141,7 @@ fn a_compound_of_too_many_steps_is_refused_before_they_are_read() {
     request.retain(|request| matches!(request, Request::Compound(_)));
     let credentials = siftfs_proto::Credentials::default();
     let request = Box::new(request.remove(0));
-    let call = ToServer::Call { slot: 0, number: 0, credentials, request };
+    let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
     let mut head = call.encode().unwrap().head;
     let at = 1 + 4 + 8 + 14 + 1 + 4;
     assert_eq!(head[at..at + 4], 19u32.to_le_bytes());

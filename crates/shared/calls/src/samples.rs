@@ -2,7 +2,9 @@
 //! too.
 
 use siftfs_base::{BLOCK_SIZE, Error, SharedBlock, Timestamp};
-use siftfs_calls::{Claim, FromServer, Opening, ToServer, Told};
+use siftfs_calls::{
+    Back, Change, Claim, Done, FromServer, Kept, Opening, Returning, ToServer, Told,
+};
 use siftfs_proto::compound::*;
 use siftfs_proto::*;
 use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
@@ -306,7 +308,7 @@ pub fn replies() -> Vec<Reply> {
 pub fn to_server() -> Vec<ToServer> {
     let user = Claim::User { uid: 1, gid: 2, rights: rights() };
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
-    let opening = |claim| Opening { volume: "vol".into(), claim, caches: true };
+    let opening = |claim| Opening { volume: "vol".into(), claim, caches: true, returning: None };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
     let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22, ..Credentials::default() };
     all.extend(requests().into_iter().zip(0..).map(|(request, number)| ToServer::Call {
@@ -314,9 +316,28 @@ pub fn to_server() -> Vec<ToServer> {
         number,
         credentials: credentials.clone(),
         request: Box::new(request),
+        change: None,
     }));
+    all.extend(changes().map(|change| ToServer::Call {
+        slot: 1,
+        number: 2,
+        credentials: credentials.clone(),
+        request: Box::new(Request::StatFs),
+        change: Some(change),
+    }));
+    let back = Returning { client: 7, instance: u64::MAX };
+    let claim = Claim::Kernel;
+    all.push(ToServer::Open(Box::new(Opening { returning: Some(back), ..opening(claim) })));
     all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye]);
+    all.extend([ToServer::Returned, ToServer::Full]);
     all
+}
+
+fn changes() -> impl Iterator<Item = Change> {
+    let (place, number, made) = (63, 5, Some((12, 3)));
+    let kept = Kept { instance: 9, order: 8, lsn: 7, made, place, number };
+    let once = Change::Once { place, number };
+    [once, Change::Absolute, Change::Kept(kept), Change::Reclaim].into_iter()
 }
 
 /// One of every message from a server, with every reply.
@@ -327,20 +348,31 @@ pub fn from_server() -> Vec<FromServer> {
         data: vec![(4, (5, u64::MAX))],
         names: vec![(2, vec![b'n'])],
     };
+    let opened = |back| {
+        let volume = *b"0123456789abcdef";
+        FromServer::Opened { volume, slots: 64, bytes: 5, instance: 6, back }
+    };
+    let done = Some(Done { order: 5, lsn: 6, at: Some(7) });
     let mut all = vec![
-        FromServer::Opened { volume: *b"0123456789abcdef", slots: 64, bytes: 5 },
+        opened(Back::New),
+        opened(Back::Same),
+        opened(Back::Again),
+        opened(Back::Clean),
+        opened(Back::Unknown),
+        FromServer::Durable { order: 9 },
         FromServer::Refused { reason: "why".into() },
         FromServer::Notice { notice: 1, all: false, told },
         FromServer::Shares { others: true },
-        FromServer::Ended { reason: "so".into() },
-        FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)) },
-        FromServer::Owing { slot: 3, number: 4, result: Ok(Box::new(Reply::Flags(5))) },
+        FromServer::Ended { reason: "so".into(), all_answered: true },
+        FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)), done },
+        FromServer::Owing { slot: 3, number: 4, result: Ok(Box::new(Reply::Flags(5))), done },
         FromServer::Settled { slot: 6, number: 7 },
     ];
     all.extend(replies().into_iter().zip(0..).map(|(reply, number)| FromServer::Answer {
         slot: 0,
         number,
         result: Ok(Box::new(reply)),
+        done: None,
     }));
     all
 }

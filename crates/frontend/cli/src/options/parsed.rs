@@ -9,6 +9,7 @@ use siftfs_grantor::How;
 use siftfs_placement::{
     Address as ServiceAddress, Dial, LogsPlace, OpenOptions, ServicePlace, TransportOptions,
 };
+use siftfs_remote::Patience;
 use siftfs_transport::Trust;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +55,30 @@ pub struct ServedOptions {
     pub volume: Option<String>,
     /// The server's port, if it is named as `HOST:/VOLUME`.
     pub port: Option<u16>,
+    /// Calls fail when the server is lost for too long.
+    pub soft: bool,
+    /// For how long they wait then.
+    pub timeo: Option<Duration>,
+}
+
+/// How long calls of a `soft` mount wait for their server.
+const TIMEO: Duration = Duration::from_secs(60);
+
+impl ServedOptions {
+    /// How long calls wait for a server that is lost.
+    ///
+    /// # Errors
+    /// A message: the options do not go together.
+    pub fn patience(&self) -> Result<Patience, String> {
+        match (self.soft, self.timeo) {
+            (true, timeo) => Ok(Patience::Soft(timeo.unwrap_or(TIMEO))),
+            (false, None) => Ok(Patience::Hard),
+            (false, Some(_)) => Err(
+                "timeo= says how long the calls of a soft mount wait for their server: say soft, too"
+                    .into(),
+            ),
+        }
+    }
 }
 
 /// Which process does the background work.

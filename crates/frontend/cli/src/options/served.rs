@@ -5,6 +5,7 @@ use crate::options::parsed::{Options, ServedOptions};
 use crate::options::table;
 use siftfs_fuse::WriteCache;
 use siftfs_placement::Address;
+use siftfs_remote::Patience;
 use std::path::{Path, PathBuf};
 
 /// The port of a server that is named as `HOST:/VOLUME`, if the option `port=` does not say.
@@ -17,6 +18,8 @@ pub struct Served {
     pub address: Address,
     /// The volume's name or UUID; empty for the one that the server has.
     pub volume: String,
+    /// How long calls wait for it when it is lost.
+    pub patience: Patience,
 }
 
 /// The served volume that `given` names: `unix:PATH`, `tcp:HOST:PORT` or `HOST:/VOLUME`; `None` for
@@ -28,7 +31,10 @@ pub struct Served {
 pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, String> {
     let text = given.to_str().unwrap_or_default();
     let named = options.volume.clone().unwrap_or_default();
-    let one = |address, volume| Ok(Some(Served { address, volume }));
+    let one = |address, volume| {
+        let patience = options.patience()?;
+        Ok(Some(Served { address, volume, patience }))
+    };
     if text.starts_with("unix:") || text.starts_with("tcp:") {
         if options.port.is_some() {
             return Err("port: the address has its port; the option is for HOST:/VOLUME".into());
@@ -52,12 +58,11 @@ pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, S
         let address = format!("tcp:{host}:{port}").parse().map_err(|e| format!("{text}: {e}"))?;
         return one(address, volume.into());
     }
-    match (&options.volume, options.port) {
-        (None, None) => Ok(None),
-        _ => {
-            Err("volume= and port= are for the mount of a volume that another process serves"
-                .into())
-        }
+    match options {
+        ServedOptions { volume: None, port: None, soft: false, timeo: None } => Ok(None),
+        _ => Err("volume=, port=, soft and timeo= are for the mount of a volume that another process \
+                  serves"
+            .into()),
     }
 }
 

@@ -37,6 +37,11 @@ pub trait Served: Send + Sync {
     /// Is this what clients may call it, besides the empty name?
     fn is_called(&self, name: &str) -> bool;
 
+    /// A client that came back does so no more: what is noted of its calls is forgotten.
+    fn forget_client(&self, client: u64) {
+        let _ = client;
+    }
+
     /// Opens a session. With a cache it is told of what other sessions change.
     ///
     /// # Errors
@@ -157,8 +162,10 @@ impl Server {
             Some(server) => server.sync(),
             None => Ok(()),
         };
+        let volume = self.volume.clone();
+        let forget = move |client| volume.forget_client(client);
         let thread = Builder::new().name("siftfs-keeper".into());
-        match thread.spawn(move || keeper.run(&clients, sync)) {
+        match thread.spawn(move || keeper.run(&clients, sync, forget)) {
             Ok(thread) => *keeps = Some(thread),
             Err(error) => tracing::error!(%error, "no thread for what clients keep"),
         }
@@ -171,6 +178,12 @@ impl Server {
         let (waited, lent) = self.executors.counts();
         let (opened, refused, calls, ended) = (of(opened), of(refused), of(calls), of(ended));
         Counts { opened, refused, calls, ended, waited, lent }
+    }
+
+    /// Waits until no client comes back any more that a server before this one knew: what changes
+    /// the volume by another way than this server has to wait for that.
+    pub fn wait_for_clients(&self) {
+        self.clients.wait_for_all(|| self.is_ending());
     }
 
     /// Takes connections until [`Server::stop`]; all sessions have ended when this returns. Several

@@ -50,7 +50,9 @@ pub fn serve(a: &Serve) -> Outcome {
     let listeners = listening::bind(&a.listen, &a.admit, &options)?;
     let volume = open(a, &path)?;
     let execution = a.executing.execution();
-    let server = Server::with(volume.served(&name_of(&a.volume)), execution.clone());
+    let served = volume.served(&name_of(&a.volume));
+    let before = served.before();
+    let server = Server::after(served, execution.clone(), before).map_err(Failure::plain)?;
     tracing::info!(?execution, "calls are carried out");
     announce(a, &volume, &listeners)?;
     let listening = Listening::start(listeners, server)?;

@@ -7,7 +7,8 @@ use siftfs_placement::{Address, PrivateLogs};
 use siftfs_proto::{
     Cache, Completion, Credentials, FileService, Holder, Identity, Opening, Reply, Request,
 };
-use siftfs_remote::{Claim, Client, Trust, transport};
+use siftfs_remote::{Claim, Client, FileProtocol, Lasting, Trust, transport};
+use siftfs_transport::reach;
 use siftfs_status::Server;
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +22,7 @@ pub struct RemoteVolume {
     /// How the server is known over TCP, and what it is shown.
     trust: Trust,
     /// The mount's session, which commands go by, too.
-    front: OnceLock<Arc<Client>>,
+    front: OnceLock<Arc<Lasting>>,
 }
 
 impl RemoteVolume {
@@ -30,23 +31,39 @@ impl RemoteVolume {
         Self { served: served.clone(), trust: trust.clone(), front: OnceLock::new() }
     }
 
-    fn connect(&self, opening: Opening, cache: Option<Arc<dyn Cache>>) -> Result<Arc<Client>> {
-        let Served { address, volume } = &self.served;
-        let claim = claim(opening);
-        let kernel = claim == Claim::Kernel;
+    /// A session for one command, or one that reads.
+    fn connect(&self, opening: Opening) -> Result<Client> {
+        let Served { address, volume, .. } = &self.served;
         let options = transport();
         // The command has asked its user about a server that is not known.
         let secured = self.trust.secure(address, &options, None)?;
         let reached = (&options, secured.as_ref());
-        let client = Client::connect(address, reached, volume, claim, cache);
-        client.map(Arc::new).map_err(|error| match (address, error) {
-            (Address::Tcp { .. }, Error::Refused(why))
-                if kernel && why.contains(" speaks for ") =>
-            {
+        let client = Client::connect(address, reached, volume, claim(opening), None);
+        client.map_err(|error| self.explain(error))
+    }
+
+    /// The kernel's session, which comes back when the server was lost.
+    fn last(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Lasting> {
+        let Served { address, volume, patience } = self.served.clone();
+        let trust = self.trust.clone();
+        let dial = move || {
+            let options = transport();
+            // A server that has another key by now is not asked about.
+            let secured = trust.secure(&address, &options, None)?;
+            reach::<FileProtocol>(&address, &options, secured.as_ref())
+        };
+        let about = (&*volume, claim(opening));
+        let lasting = Lasting::connect(Box::new(dial), about, Some(cache), patience);
+        lasting.map_err(|error| self.explain(error))
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match (&self.served.address, error) {
+            (Address::Tcp { .. }, Error::Refused(why)) if why.contains(" speaks for ") => {
                 Error::Refused(format!("{why}; {NO_KERNEL}"))
             }
             (_, error) => error,
-        })
+        }
     }
 
     /// How the connection is.
@@ -54,7 +71,7 @@ impl RemoteVolume {
         let client = self.front.get();
         Server {
             address: self.served.address.to_string(),
-            peer: client.map_or_else(String::new, |client| client.peer().into()),
+            peer: client.map_or_else(String::new, |client| client.peer()),
             lost: client.and_then(|client| client.lost()).map(|error| error.to_string()),
             calls: client.map_or(0, |client| client.calls()),
         }
@@ -77,7 +94,7 @@ impl RemoteVolume {
         }
     }
 
-    fn session(&self) -> Result<&Client> {
+    fn session(&self) -> Result<&Lasting> {
         self.front.get().map(|client| &**client).ok_or_else(|| errno(libc::ENOTCONN))
     }
 }
@@ -93,11 +110,11 @@ fn claim(opening: Opening) -> Claim {
 
 impl Source for RemoteVolume {
     fn open(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
-        Ok(self.connect(opening, None)?)
+        Ok(Arc::new(self.connect(opening)?))
     }
 
     fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
-        let client = self.connect(opening, Some(cache))?;
+        let client = Arc::new(self.last(opening, cache)?);
         // Commands go by the first one.
         let _ = self.front.set(client.clone());
         Ok(client)
@@ -120,7 +137,7 @@ impl Source for RemoteVolume {
 /// may change what the kernel knows.
 impl FileService for RemoteVolume {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        self.session()?.call(cred, req)
+        self.session()?.call_now(cred, req)
     }
 
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

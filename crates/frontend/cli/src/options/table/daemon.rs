@@ -96,6 +96,22 @@ pub const OPTIONS: &[MountOption] = &[
         |o, v| v.parsed().map(|print| o.service.trust.fingerprint = Some(print)),
     ),
     flag(
+        "hard, soft",
+        "hard",
+        "of a served volume: calls wait until a server that is lost is there again, or fail with EIO after a time",
+        &[("hard", false), ("soft", true)],
+        |o, soft| o.served.soft = soft,
+    ),
+    value(
+        "timeo=SECONDS",
+        "60",
+        "with soft: that time, at most 86400",
+        |o, v| {
+            o.served.timeo = Some(Duration::from_secs(v.number(1, 86_400)?));
+            Ok(())
+        },
+    ),
+    flag(
         "insecure",
         "off",
         "over TCP: no keys and no encryption, where trusted machines alone are between the two",

@@ -23,8 +23,7 @@ use places::{Place, Places};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Change, Done, FileProtocol, Opening, ToServer};
 use siftfs_proto::{
-    Cache, Completion, Credentials, FileService, Handle, Level, Owed, Reply, Request, Target,
-    XattrMode,
+    Cache, Completion, Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode,
 };
 use siftfs_transport::CallerEnd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,6 +66,8 @@ struct Now {
     /// All answers of the connection before had come when it was lost.
     had_answers: bool,
     leaving: bool,
+    /// What was given back while the server was lost.
+    given: Vec<(Credentials, Request)>,
 }
 
 struct Shared {
@@ -162,6 +163,7 @@ impl Lasting {
             lost: None,
             had_answers: false,
             leaving: false,
+            given: Vec::new(),
         };
         let shared = Arc::new(Shared {
             dial,
@@ -341,7 +343,7 @@ impl Shared {
         let change = change_of(kind, place.as_ref());
         let mut before: Option<u64> = None;
         loop {
-            if kind == Kind::GivesBack && !self.give_back(&req) {
+            if kind == Kind::GivesBack && !self.give_back(cred, &req) {
                 return Ok((Reply::Done, Owed::default()));
             }
             if change.is_some() {
@@ -475,8 +477,16 @@ impl Shared {
         Ok(reply)
     }
 
-    /// What a request gives back is given back here. Must the server know?
-    fn give_back(&self, req: &Request) -> bool {
+    /// What a request gives back is given back here. Must the server know now? A program that ends
+    /// or closes something while the server is lost does not wait for it.
+    fn give_back(&self, cred: &Credentials, req: &Request) -> bool {
+        {
+            let mut now = self.lock();
+            if now.client.is_none() && !now.leaving {
+                now.given.push((cred.clone(), req.clone()));
+                return false;
+            }
+        }
         match req {
             Request::Release { handle } => {
                 let is_open = self.opens.server(*handle).is_ok();

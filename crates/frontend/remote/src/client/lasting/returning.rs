@@ -2,11 +2,11 @@
 
 use super::kept::Change as KeptChange;
 use super::places::REPEATS;
-use super::{Shared, Watcher, waits};
+use super::{Patience, Shared, Watcher, kind, waits};
 use crate::client::{Again, Client, Watch};
 use siftfs_base::{Error, InodeNr, Result};
 use siftfs_calls::{Back, Change, Kept, Returning, ToServer};
-use siftfs_proto::{Credentials, HOLD_MOST, Held, Reply, Request, Target};
+use siftfs_proto::{Credentials, FileService, HOLD_MOST, Held, Reply, Request, Target};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +33,9 @@ impl Shared {
             let (mut pause, mut told) = (SHORTEST, Instant::now());
             while let Err(error) = self.come_back() {
                 tracing::debug!(%error, "the server is not there yet");
+                if self.is_out_of_patience() {
+                    self.waits.fail(&error);
+                }
                 if told.elapsed() >= TELL {
                     told = Instant::now();
                     tracing::warn!(server = self.peer_name(), %error, "still waiting for the server");
@@ -43,6 +46,14 @@ impl Shared {
                 pause = LONGEST.min(pause * 2);
             }
             waits::again(self);
+        }
+    }
+
+    /// Has the server been away for longer than calls wait?
+    fn is_out_of_patience(&self) -> bool {
+        match (self.patience, &self.lock().lost) {
+            (Patience::Soft(limit), Some((since, _))) => since.elapsed() >= limit,
+            _ => false,
         }
     }
 
@@ -91,8 +102,17 @@ impl Shared {
         client.say(ToServer::Returned);
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = client.peer().into();
         let mut now = self.lock();
-        if let Some(error) = client.lost() {
-            return Err(error);
+        loop {
+            if let Some(error) = client.lost() {
+                return Err(error);
+            }
+            let given = std::mem::take(&mut now.given);
+            if given.is_empty() {
+                break;
+            }
+            drop(now);
+            given.into_iter().for_each(|(cred, req)| self.give(&client, &cred, req));
+            now = self.lock();
         }
         let was_lost = now.lost.take();
         (now.connection, now.instance) = (connection, terms.instance);
@@ -119,6 +139,25 @@ impl Shared {
         let forgets = std::thread::Builder::new().name("siftfs-forgets".into());
         if let Err(error) = forgets.spawn(move || cache.lost(known)) {
             tracing::error!(%error, "the kernel may show files as they were");
+        }
+    }
+
+    /// Gives something back that a program gave back while the server was lost. A connection that
+    /// is lost once more has taken it along.
+    fn give(&self, client: &Client, cred: &Credentials, request: Request) {
+        let mut sent = request.clone();
+        let known = kind::exchange(&mut sent, |own| self.opens.server(own)).is_ok();
+        match &request {
+            Request::Release { handle } => self.opens.closed(*handle),
+            Request::CloseLocks { ino, owner, .. } => self.opens.close_locks(*ino, *owner),
+            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
+                self.looked_up.asks(&request);
+                return;
+            }
+            _ => {}
+        }
+        if known && let Err(error) = client.call(cred, sent) {
+            tracing::debug!(%error, "given back late");
         }
     }
 
@@ -192,7 +231,7 @@ impl Shared {
             let gained = gained.get(&ino).copied().unwrap_or_default();
             if gained > count {
                 let forget = Request::Forget { ino, count: gained - count };
-                ask(client, &root, forget)?;
+                give(client, forget)?;
             }
             let mut left = count.saturating_sub(gained);
             while left > 0 {
@@ -203,7 +242,7 @@ impl Shared {
         }
         for (ino, gained) in gained {
             if !self.looked_up.counts(*ino) {
-                ask(client, &root, Request::Forget { ino: *ino, count: *gained })?;
+                give(client, Request::Forget { ino: *ino, count: *gained })?;
             }
         }
         for part in all.chunks(HOLD_MOST) {
@@ -265,4 +304,15 @@ fn ask(client: &Client, cred: &Credentials, request: Request) -> Result<Result<R
         Err(error @ Error::Link(_)) if client.lost().is_some() => Err(error),
         result => Ok(result),
     }
+}
+
+/// Gives something back.
+///
+/// # Errors
+/// The connection is lost.
+fn give(client: &Client, request: Request) -> Result<()> {
+    if let Err(error) = ask(client, &Credentials::default(), request)? {
+        tracing::warn!(%error, "what a kernel does not refer to stays referred to");
+    }
+    Ok(())
 }

@@ -29,12 +29,14 @@ impl Waits {
 
     /// The session ends: none of them is made.
     pub fn end(&self) {
-        let waiting = {
-            let mut state = self.lock();
-            state.over = true;
-            std::mem::take(&mut state.waiting)
-        };
-        waiting.into_iter().for_each(|call| (call.done)(Err(errno(libc::EIO))));
+        self.lock().over = true;
+        self.fail(&errno(libc::EIO));
+    }
+
+    /// None of them is made.
+    pub fn fail(&self, why: &Error) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        waiting.into_iter().for_each(|call| (call.done)(Err(why.clone())));
     }
 }
 

@@ -223,6 +223,11 @@ impl Book {
         self.add(&record(ENDED, &[]))
     }
 
+    /// Nobody needs it any more.
+    pub fn remove(self) -> Result<()> {
+        std::fs::remove_file(&self.path).map_err(|error| failed(&self.path, &error))
+    }
+
     /// Is it time to write it anew?
     pub fn is_long(&self) -> bool {
         self.length > LONG

@@ -18,6 +18,8 @@ struct Place {
 pub(super) struct Progress {
     /// The change that it wants to repeat next, in the order of the server that died.
     pub at: Option<(u64, u64)>,
+    /// It has repeated all.
+    pub repeated: bool,
     /// When it was heard of last.
     pub since: Instant,
 }
@@ -62,13 +64,20 @@ impl Client {
     pub fn connects(&mut self, connection: (u64, Arc<Outbox>), now: Instant, returns: bool) {
         self.connection = Some(connection);
         self.since = now;
-        self.returning = returns.then_some(Progress { at: None, since: now });
+        self.returning = returns.then_some(Progress { at: None, repeated: false, since: now });
     }
 
     /// It does something while it comes back.
     pub fn moves(&mut self) {
         if let Some(returning) = &mut self.returning {
             (returning.at, returning.since) = (None, Instant::now());
+        }
+    }
+
+    /// It wants back what it had, or waits until it may.
+    pub fn has_repeated(&mut self) {
+        if let Some(returning) = &mut self.returning {
+            (returning.repeated, returning.since) = (true, Instant::now());
         }
     }
 

@@ -38,8 +38,9 @@ impl Keeper {
         self.wake.notify_all();
     }
 
-    /// Syncs by `sync` until the end, as long as clients keep anything.
-    pub fn run(&self, clients: &Clients, sync: impl Fn() -> Result<()>) {
+    /// Syncs by `sync` until the end, as long as clients keep anything, and has clients forgotten
+    /// that have gone.
+    pub fn run(&self, clients: &Clients, sync: impl Fn() -> Result<()>, forget: impl Fn(u64)) {
         loop {
             let asked = self.lock();
             let rests = |asked: &mut Asked| !asked.now && !asked.over;
@@ -50,6 +51,7 @@ impl Keeper {
             }
             asked.now = false;
             drop(asked);
+            clients.take_gone().into_iter().for_each(&forget);
             if clients.keeps(None)
                 && let Err(error) = make_durable(clients, &sync)
             {

@@ -11,7 +11,7 @@ pub(super) use keeper::{Keeper, make_durable};
 
 use book::{Book, Part};
 use super::outbox::Outbox;
-use client::{Client, Repeated};
+use client::{Client, Progress, Repeated};
 use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
 use siftfs_proto::{Recovered, Reply};
@@ -54,12 +54,17 @@ struct State {
     book: Option<Book>,
     /// Connections of returning clients so far.
     connections: u64,
+    /// Clients that have gone for good, and that nobody else was told of.
+    gone: Vec<u64>,
 }
 
 /// The clients of a server that come back.
 pub(super) struct Clients {
     pub instance: u64,
     epoch: u64,
+    volume: [u8; 16],
+    /// Where the book is.
+    path: Option<PathBuf>,
     /// What servers before wrote down.
     past: HashMap<u64, Part>,
     newest: AtomicU64,
@@ -118,7 +123,11 @@ impl Clients {
         let clients = expected.iter().copied().collect();
         let own = Part { clients, epoch, ..Part::default() };
         parts.push((instance, own));
-        let book = path.map(|path| Book::write(&path, volume, &parts)).transpose()?;
+        // One for nobody is not written before there is somebody.
+        let book = match &path {
+            Some(path) if parts.len() > 1 => Some(Book::write(path, volume, &parts)?),
+            _ => None,
+        };
         parts.pop();
         let state = State {
             clients: HashMap::new(),
@@ -129,11 +138,12 @@ impl Clients {
             marks: HashMap::new(),
             book,
             connections: 0,
+            gone: Vec::new(),
         };
         let (newest, changed) = Default::default();
         let open = AtomicBool::new(state.open);
         let past = parts.into_iter().collect();
-        Ok(Self { instance, epoch, past, newest, open, state: Mutex::new(state), changed })
+        Ok(Self { instance, epoch, volume, path, past, newest, open, state: Mutex::new(state), changed })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -173,10 +183,8 @@ impl Clients {
                 _ => Back::Unknown,
             },
         };
-        if !expected && !state.clients.contains_key(&id)
-            && let Some(book) = &mut state.book
-        {
-            book.client(id)?;
+        if !expected && !state.clients.contains_key(&id) {
+            self.write_down(&mut state, id)?;
         }
         let known = expected || state.clients.contains_key(&id);
         let client = state.clients.entry(id).or_default();
@@ -187,6 +195,23 @@ impl Clients {
         }
         self.changed.notify_all();
         Ok((back, Connection { client: id, number }))
+    }
+
+    fn write_down(&self, state: &mut State, client: u64) -> Result<()> {
+        match (&mut state.book, &self.path) {
+            (Some(book), _) => book.client(client),
+            (None, Some(path)) => {
+                let part = Part {
+                    clients: [client].into(),
+                    durable: state.durable,
+                    epoch: self.epoch,
+                    ..Part::default()
+                };
+                state.book = Some(Book::write(path, self.volume, &[(self.instance, part)])?);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
     }
 
     /// A client has brought back all that it wanted to.
@@ -226,13 +251,7 @@ impl Clients {
             (Some(connection), Some(Change::Kept(kept))) => {
                 self.repeat(connection, (kept, file), over)
             }
-            (Some(connection), Some(Change::Reclaim)) => {
-                match self.lock().of(connection) {
-                    Some(client) => client.moves(),
-                    None => return Verdict::Over,
-                }
-                Verdict::Run
-            }
+            (Some(connection), Some(Change::Reclaim)) => self.reclaim(connection, over),
             (None, Some(_)) => Verdict::Refused(errno(libc::EINVAL)),
             (Some(connection), Some(Change::Once { place, number })) => {
                 match self.wait_open(&over) {
@@ -273,6 +292,27 @@ impl Clients {
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Something that a client had: it may be another client's to make again first, so all have to
+    /// have repeated what they keep.
+    fn reclaim(&self, connection: Connection, over: impl Fn() -> bool) -> Verdict {
+        let mut state = self.lock();
+        loop {
+            match state.of(connection) {
+                Some(client) => client.has_repeated(),
+                None => return Verdict::Over,
+            }
+            self.changed.notify_all();
+            state.look();
+            if state.have_repeated() {
+                return Verdict::Run;
+            }
+            if over() {
+                return Verdict::Over;
+            }
+            state = self.wait(state);
+        }
     }
 
     /// A change that was answered by a server that died: in its order among those of all clients.
@@ -365,6 +405,18 @@ impl Clients {
         self.changed.notify_all();
     }
 
+    /// Clients that have gone for good since the last time.
+    pub fn take_gone(&self) -> Vec<u64> {
+        let mut state = self.lock();
+        state.forget(Instant::now());
+        std::mem::take(&mut state.gone)
+    }
+
+    /// Waits until nobody comes back any more, or until `over`.
+    pub fn wait_for_all(&self, over: impl Fn() -> bool) {
+        self.wait_open(&over);
+    }
+
     /// The newest change: all before it have been carried out.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::SeqCst)
@@ -406,8 +458,11 @@ impl Clients {
     /// The book cannot be written.
     pub fn ended(&self) -> Result<()> {
         self.all_durable(self.newest())?;
-        match &mut self.lock().book {
-            Some(book) => book.ended(),
+        let mut state = self.lock();
+        match state.book.take() {
+            // Nobody comes back.
+            Some(book) if state.clients.is_empty() && state.expected.is_empty() => book.remove(),
+            Some(mut book) => book.ended(),
             None => Ok(()),
         }
     }
@@ -466,9 +521,15 @@ impl State {
     fn is_first(&self, client: u64, at: (u64, u64)) -> bool {
         self.expected.is_empty()
             && self.clients.iter().all(|(id, other)| {
-                *id == client
-                    || other.returning.as_ref().is_none_or(|r| r.at.is_some_and(|theirs| at < theirs))
+                let later = |r: &Progress| r.repeated || r.at.is_some_and(|theirs| at < theirs);
+                *id == client || other.returning.as_ref().is_none_or(later)
             })
+    }
+
+    /// Has every client repeated what it keeps?
+    fn have_repeated(&self) -> bool {
+        let repeated = |c: &Client| c.returning.as_ref().is_none_or(|r| r.repeated);
+        self.expected.is_empty() && self.clients.values().all(repeated)
     }
 
     /// Has the time of a client that is waited for come to its end?
@@ -509,6 +570,7 @@ impl State {
     }
 
     fn strike_out(&mut self, client: u64) {
+        self.gone.push(client);
         if let Some(book) = &mut self.book
             && let Err(error) = book.gone(client)
         {
