@@ -282,7 +282,8 @@ impl Model {
             | Request::LeaseWrite { .. }
             | Request::LeaseLocate { .. }
             | Request::LeaseKeep { .. }
-            | Request::LeaseReturn { .. } => Err(libc::EOPNOTSUPP),
+            | Request::LeaseReturn { .. }
+            | Request::HoldMany { .. } => Err(libc::EOPNOTSUPP),
             Request::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)
             }

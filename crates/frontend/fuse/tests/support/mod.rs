@@ -509,7 +509,8 @@ fn call_other(req: &Request) -> Result<Reply> {
         | Request::LeaseWrite { .. }
         | Request::LeaseLocate { .. }
         | Request::LeaseKeep { .. }
-        | Request::LeaseReturn { .. } => Err(errno(libc::EOPNOTSUPP)),
+        | Request::LeaseReturn { .. }
+        | Request::HoldMany { .. } => Err(errno(libc::EOPNOTSUPP)),
         Request::StatFs => Ok(Reply::Statfs(StatFs {
             block_size: 4096,
             blocks: 1000,
