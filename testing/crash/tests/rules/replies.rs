@@ -72,7 +72,9 @@ fn name(path: &str) -> Vec<u8> {
 impl World {
     fn new(kind: VolumeKind, seed: u64) -> Self {
         let b = Bench::new(kind);
-        (0..OLD).for_each(|i| drop(b.create(&format!("old{i}"))));
+        for i in 0..OLD {
+            b.create(&format!("old{i}"));
+        }
         b.settle();
         let (rng, numbers, made) = (Rng::new(seed), Default::default(), Vec::new());
         Self { b, rng, numbers, old: 0, made }
@@ -93,12 +95,16 @@ impl World {
             0 => (Request::Create { parent, name: name(&new), perm: 0o644 }, has),
             1 => (Request::MakeDir { parent, name: name(&new), perm: 0o755 }, has),
             2 => (
-                Request::MakeNode { parent, name: name(&new), kind: FileKind::Fifo, perm: 0, rdev: 0 },
+                Request::MakeNode {
+                    parent,
+                    name: name(&new),
+                    kind: FileKind::Fifo,
+                    perm: 0,
+                    rdev: 0,
+                },
                 has,
             ),
-            3 => {
-                (Request::Link { ino: self.b.ino(&old), parent, name: name(&new) }, has)
-            }
+            3 => (Request::Link { ino: self.b.ino(&old), parent, name: name(&new) }, has),
             4 => (Request::Unlink { parent, name: name(&old) }, Effect::Lacks(old.clone())),
             _ => {
                 let (new_parent, mode) = (parent, RenameMode::Whiteout);
@@ -195,9 +201,8 @@ fn judge(made: &[Made], cut: u64, image: &Image) -> (usize, usize) {
 #[test]
 fn r53_a_reply_is_there_exactly_with_its_effect() {
     let (mut there, mut lost, mut cuts) = (0, 0, 0);
-    for (seed, kind) in [KIND, VolumeKind::TWO_LANES, VolumeKind::APART, KIND.with_area()]
-        .into_iter()
-        .enumerate()
+    for (seed, kind) in
+        [KIND, VolumeKind::TWO_LANES, VolumeKind::APART, KIND.with_area()].into_iter().enumerate()
     {
         let mut w = World::new(kind, seed as u64 + 1);
         w.b.device.record_history();
@@ -278,7 +283,11 @@ fn create(at: &str) -> Request {
 #[test]
 fn r53_a_volume_without_clients_pays_nothing() {
     let b = Bench::new(KIND);
-    let plain = b.io(|b| drop((b.create("a"), b.commit(true))));
+    let commit = |b: &Bench, new: &str| {
+        b.create(new);
+        b.commit(true);
+    };
+    let plain = b.io(|b| commit(b, "a"));
     b.settle();
     assert_eq!(lane_bytes(&b), 0);
     let with = b.io(|b| {
@@ -293,7 +302,7 @@ fn r53_a_volume_without_clients_pays_nothing() {
     b.service.forget_client(1);
     b.settle();
     assert_eq!(lane_bytes(&b), 0);
-    let last = b.io(|b| drop((b.create("c"), b.commit(true))));
+    let last = b.io(|b| commit(b, "c"));
     assert_eq!((last.writes, last.flushes), (plain.writes, plain.flushes));
     call(&b, Origin::new(2, 0, 1), create("d")).expect("created");
     let image = b.close();
