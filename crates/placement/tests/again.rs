@@ -113,10 +113,12 @@ fn references_are_counted_again() {
     }
     let held = |attr: &Attr, count| Held { ino: attr.ino, generation: attr.generation, count };
     let other = Held { generation: b.generation ^ 1, ..held(&b, 1) };
-    let nothing = Held { ino: 3000, generation: 1, count: 1 };
-    let inodes = vec![held(&a, 3), other, held(&c, 1), nothing];
+    // Free, reserved, and such as no file can have.
+    let nothing = [300, 0, 1, 8, 1 << 20, u32::MAX];
+    let none = nothing.map(|ino| Held { ino, generation: 0, count: 1 });
+    let inodes = [vec![held(&a, 3), other, held(&c, 1)], none.to_vec()].concat();
     let gone = ask(&*kernel, None, Request::HoldMany { inodes });
-    assert_eq!(gone, Ok(Reply::Gone(vec![b.ino, c.ino, 3000])));
+    assert_eq!(gone, Ok(Reply::Gone([vec![b.ino, c.ino], nothing.to_vec()].concat())));
     assert!(kernel.has_looked_up(a.ino) && !kernel.has_looked_up(b.ino));
     ask(&*kernel, None, Request::Forget { ino: a.ino, count: 2 }).expect("forgotten");
     assert!(kernel.has_looked_up(a.ino), "three were counted");

@@ -46,6 +46,10 @@ impl Tree {
     fn hold_some(&mut self, session: SessionId, inodes: &[Held]) -> Result<Vec<InodeNr>> {
         let (mut here, mut gone) = (Vec::new(), Vec::new());
         for held in inodes {
+            if !self.fs.is_inode_number(held.ino) {
+                gone.push(held.ino);
+                continue;
+            }
             match self.load(held.ino) {
                 Ok(()) if self.is_this(held) => here.push(held),
                 Ok(()) | Err(Error::Posix(libc::ESTALE)) => gone.push(held.ino),

@@ -69,6 +69,11 @@ impl Fs {
         self.claim_inode(store, group, index, is_dir)
     }
 
+    /// Can the number be a file's: the root's, or one that is not reserved?
+    pub fn is_inode_number(&self, ino: InodeNr) -> bool {
+        ino == ROOT_INO || self.layout.locate_plain(ino).is_ok()
+    }
+
     /// Would [`Fs::alloc_inode_at`] allocate this number?
     pub fn may_alloc_inode_at(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
         if self.layout.locate_plain(ino).is_err() || self.held_inos.contains(&ino) {
