@@ -273,6 +273,12 @@ pub fn forget_client(runtime: &Runtime, client: u64) {
     runtime.lock().metadata.log.forget_client(client);
 }
 
+/// The volume is about to be closed: no call with an origin changes anything any more. Will what is
+/// kept of such calls be forgotten, so that a recovery must not tell of them from now on?
+pub fn end_calls(runtime: &Runtime) -> bool {
+    runtime.lock().metadata.log.end_calls()
+}
+
 impl Endpoint {
     fn draws_tickets(&self) -> bool {
         !self.session.life.is_over() && !self.session.lends
