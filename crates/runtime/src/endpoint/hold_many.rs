@@ -46,7 +46,8 @@ impl Tree {
     fn hold_some(&mut self, session: SessionId, inodes: &[Held]) -> Result<Vec<InodeNr>> {
         let (mut here, mut gone) = (Vec::new(), Vec::new());
         for held in inodes {
-            if !self.fs.is_inode_number(held.ino) {
+            // What is not in use has no record that could be read.
+            if !self.fs.is_in_use(&mut self.meta, held.ino)? {
                 gone.push(held.ino);
                 continue;
             }

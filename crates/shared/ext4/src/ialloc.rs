@@ -69,9 +69,10 @@ impl Fs {
         self.claim_inode(store, group, index, is_dir)
     }
 
-    /// Can the number be a file's: the root's, or one that is not reserved?
-    pub fn is_inode_number(&self, ino: InodeNr) -> bool {
-        ino == ROOT_INO || self.layout.locate_plain(ino).is_ok()
+    /// Is it the root's number, or one that a file has?
+    pub fn is_in_use(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
+        let plain = ino == ROOT_INO || self.layout.locate_plain(ino).is_ok();
+        Ok(plain && self.inode_in_use(store, ino)?)
     }
 
     /// Would [`Fs::alloc_inode_at`] allocate this number?
