@@ -221,10 +221,6 @@ impl FileService for Endpoint {
         st.metadata.tree.inodes.references.has_looked_up(self.session.id, ino)
     }
 
-    fn forget_client(&self, client: u64) {
-        forget_client(&self.runtime, client);
-    }
-
     fn enter(&self, path: &[u8]) -> Result<InodeNr> {
         if self.session.life.is_over() {
             return Err(errno(libc::ESTALE));

@@ -385,7 +385,7 @@ fn r53_a_volume_without_clients_pays_nothing() {
     assert_eq!(lane_bytes(&b), 4096, "it stays when its transaction is in the area");
     let again = b.io(|b| b.commit(true));
     assert_eq!((again.writes, again.flushes), (0, 0), "it is no work by itself");
-    b.service.forget_client(1);
+    b.driver.volume.sessions().forget_client(1);
     b.settle();
     assert_eq!(lane_bytes(&b), 0);
     let last = b.io(|b| commit(b, "c"));
@@ -438,6 +438,6 @@ fn r53_what_is_kept_for_clients_is_bounded() {
         assert_eq!(b.try_ino(&format!("c{client}")).is_some(), result.is_ok());
     }
     assert_eq!(crowded, 299 - siftfs_proto::ORIGIN_CLIENTS);
-    b.service.forget_client(1);
+    b.driver.volume.sessions().forget_client(1);
     assert!(call(&b, Origin::new(299, 0, 2), create("x")).is_ok());
 }

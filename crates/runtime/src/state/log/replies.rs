@@ -162,8 +162,8 @@ impl Log {
     /// next cut says of it. [`Replies::leave`] ends that.
     ///
     /// # Errors
-    /// `EROFS` if the volume is being closed, `EINVAL` for a call that cannot be, `EAGAIN` if there are too many clients or slots. Stops
-    /// for room in the lane.
+    /// `EROFS` if the volume is being closed, `EINVAL` for a call that cannot be, `EAGAIN` if there
+    /// are too many clients or slots. Stops for room in the lane.
     pub fn enter_call(&mut self, origin: Option<&Arc<Origin>>) -> Step<()> {
         self.replies.leave();
         let Some(origin) = origin else { return Ok(()) };
