@@ -108,9 +108,8 @@ fn references_are_counted_again() {
     let (own, kernel) = (v.endpoint(), v.session(Opening::kernel()).expect("a session"));
     let made = |name: &str| attr(ask(&*own, None, makes(name)[3].clone()));
     let (a, b, c) = (made("a"), made("b"), made("c"));
-    for name in ["c"] {
-        ask(&*own, None, Request::Unlink { parent: ROOT, name: name.into() }).expect("removed");
-    }
+    let unlink = Request::Unlink { parent: ROOT, name: b"c".to_vec() };
+    ask(&*own, None, unlink).expect("removed");
     let held = |attr: &Attr, count| Held { ino: attr.ino, generation: attr.generation, count };
     let other = Held { generation: b.generation ^ 1, ..held(&b, 1) };
     // Free, reserved, and such as no file can have.

@@ -104,7 +104,9 @@ impl Replies {
     /// Everything becomes final: no client is answered any more.
     fn forget_all(&mut self) {
         let Self { noted, by_lsn, clients, current: _, staged: _, closed: _ } = self;
-        (noted.clear(), by_lsn.clear(), clients.clear());
+        noted.clear();
+        by_lsn.clear();
+        clients.clear();
     }
 
     fn forget(&mut self, slot: Slot) {
