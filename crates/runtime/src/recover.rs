@@ -20,6 +20,11 @@ use siftfs_wire::Urgency;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// More LSNs than two commit intervals draw. Those that were drawn and lost are not known; they are
+/// left out, so that none of them, and no inode's generation, comes again: clients of another
+/// machine remember both (rule R53).
+const LOST_MOST: u64 = 1 << 24;
+
 /// A validated staged transaction found in a lane.
 pub struct FoundRecord {
     /// Where the record lies.
@@ -133,6 +138,9 @@ impl Runtime {
             st.metadata.tree.inodes.unnamed_orphans() as u64
         };
         self.settle()?;
+        let mut st = self.lock();
+        let upto = st.metadata.log.staging.last_drawn();
+        st.metadata.log.staging.draw_above(Lsn(upto.0 + LOST_MOST));
         Ok(orphans)
     }
 }

@@ -152,8 +152,8 @@ impl Runtime {
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
-        let (discard, held) = (parts.config.discard, Leases::new(parts.config.lease_term));
-        let (leases, sharing) = (held.live(), Sharing::default());
+        let (held, sharing) = (Leases::new(parts.config.lease_term), Sharing::default());
+        let (leases, lenders, discard) = (held.live(), sharing.order.live(), parts.config.discard);
         let log = Log {
             config: parts.config,
             running: Running::default(),
@@ -166,7 +166,6 @@ impl Runtime {
             reserves: Default::default(),
             recovery: None,
         };
-        let lenders = sharing.order.live();
         let state = State {
             metadata: Metadata { tree: Tree { fs, meta, inodes: Inodes::new(orphans) }, log },
             pages,

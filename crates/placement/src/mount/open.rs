@@ -11,7 +11,8 @@ use siftfs_device::{AreaReader, Discards, Origin, Role, Storage};
 use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
 use siftfs_proto::Recovered;
 use siftfs_runtime::{
-    Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, take_recovered,
+    Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, end_calls,
+    take_recovered,
 };
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
@@ -98,7 +99,8 @@ impl Volume {
             Found::Empty => {}
             Found::NeverMounted => self.cancel_mount()?,
             Found::InUse => {
-                // What a recovery had replayed in part cannot be told from what was not there.
+                // What a recovery had replayed in part cannot be told from what was not there; nor
+                // can what an unmount had forgotten.
                 let known = self.view.host.state == HostState::Mounted;
                 let found = self.replay(clock, opts, progress, &mut report)?;
                 self.recovered = known.then(|| Arc::new(found));
@@ -480,6 +482,13 @@ pub(crate) fn settle_pair(pair: &Pair) -> Result<(Vec<u64>, Lsn)> {
 
 /// Everything final, the log durably empty: the header says clean. The marker goes after that.
 pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
+    if end_calls(&pair.runtime) {
+        // What is known of clients' calls is about to be forgotten, and a crash before the header
+        // says clean must not take that for calls without effect (rule R53).
+        let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let closing = HostRecord { state: HostState::Recovering, ..host.newest().clone() };
+        host.write(Origin::Admin, &closing)?;
+    }
     let (heads, lsn) = settle_pair(&pair)?;
     let plain = marker::final_super(&pair.area, now)?;
     let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);

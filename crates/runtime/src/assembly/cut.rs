@@ -9,6 +9,7 @@
 use crate::assembly::locate::Tags;
 use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
+use crate::staging::stage::stage_replies;
 use crate::staging::unwritten::Staged;
 use crate::state::Log;
 use crate::state::Metadata;
@@ -231,7 +232,7 @@ impl State {
         self.metadata.log.running.overlay.tagged();
         self.metadata.write_back_inodes()?;
         let txn = self.merge(tags, overlays);
-        a.out.staged.extend(self.stage_replies(seq));
+        a.out.staged.extend(stage_replies(self, seq));
         Ok(Cut { durable: seq.published(), txn, left })
     }
 

@@ -104,7 +104,6 @@ fn stop_changes(runtime: &Runtime) -> Result<()> {
         // No other thread makes a transaction meanwhile.
         let _assembly = runtime.assembly_lock();
         let mut st = runtime.lock();
-        st.metadata.log.forget_clients();
         let idle = st.metadata.log.ledger.is_empty() && st.discards.is_idle();
         if idle && !st.has_work(&Push::All) {
             st.metadata.log.config.read_only = true;

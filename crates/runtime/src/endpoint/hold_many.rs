@@ -46,6 +46,11 @@ impl Tree {
     fn hold_some(&mut self, session: SessionId, inodes: &[Held]) -> Result<Vec<InodeNr>> {
         let (mut here, mut gone) = (Vec::new(), Vec::new());
         for held in inodes {
+            // What is not in use has no record that could be read.
+            if !self.fs.is_in_use(&mut self.meta, held.ino)? {
+                gone.push(held.ino);
+                continue;
+            }
             match self.load(held.ino) {
                 Ok(()) if self.is_this(held) => here.push(held),
                 Ok(()) | Err(Error::Posix(libc::ESTALE)) => gone.push(held.ino),

@@ -221,10 +221,6 @@ impl FileService for Endpoint {
         st.metadata.tree.inodes.references.has_looked_up(self.session.id, ino)
     }
 
-    fn forget_client(&self, client: u64) {
-        forget_client(&self.runtime, client);
-    }
-
     fn enter(&self, path: &[u8]) -> Result<InodeNr> {
         if self.session.life.is_over() {
             return Err(errno(libc::ESTALE));
@@ -271,6 +267,12 @@ impl FileService for Endpoint {
 /// A client is gone for good: what is kept of its calls ([`siftfs_proto::Origin`]) is forgotten.
 pub fn forget_client(runtime: &Runtime, client: u64) {
     runtime.lock().metadata.log.forget_client(client);
+}
+
+/// The volume is about to be closed: no call with an origin changes anything any more. Will what is
+/// kept of such calls be forgotten, so that a recovery must not tell of them from now on?
+pub fn end_calls(runtime: &Runtime) -> bool {
+    runtime.lock().metadata.log.end_calls()
 }
 
 impl Endpoint {

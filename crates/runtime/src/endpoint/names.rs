@@ -199,7 +199,7 @@ impl Call<'_> {
             let (mode, xattrs) = st.metadata.tree.inherit_acls(parent, mode, self.cred.umask)?;
             let time = st.metadata.log.now();
             let (uid, xattrs) = (self.cred.uid, xattrs.as_slice());
-            let number = st.metadata.number_again()?;
+            let number = number_again(&mut st.metadata)?;
             let new = NewInode { number, mode, uid, gid, rdev: 0, target: &[], xattrs };
             let ino = st.create_unnamed(parent, &new, time)?;
             st.metadata.tree.node_mut(ino).linkable = !exclusive;
@@ -227,22 +227,22 @@ impl Metadata {
         let (mode, xattrs) = self.tree.inherit_acls(parent, mode, cred.umask)?;
         let time = self.log.now();
         let uid = cred.uid;
-        let number = self.number_again()?;
+        let number = number_again(self)?;
         let new = NewInode { number, mode, uid, gid, rdev, target, xattrs: &xattrs };
         self.create(parent, name, &new, time)
     }
+}
 
-    /// Number and generation of what the call makes, if it makes it once more (rule R53).
-    ///
-    /// # Errors
-    /// `ESTALE` if the number cannot be had: another file has it, or had it until now.
-    fn number_again(&mut self) -> Result<Option<(InodeNr, u32)>> {
-        let Some((ino, generation)) = self.log.replies.again() else { return Ok(None) };
-        if generation == 0 || !self.tree.fs.may_alloc_inode_at(&mut self.tree.meta, ino)? {
-            return Err(errno(libc::ESTALE));
-        }
-        Ok(Some((ino, generation)))
+/// Number and generation of what the call makes, if it makes it once more (rule R53).
+///
+/// # Errors
+/// `ESTALE` if the number cannot be had: another file has it, or had it until now.
+fn number_again(metadata: &mut Metadata) -> Result<Option<(InodeNr, u32)>> {
+    let Some((ino, generation)) = metadata.log.replies.again() else { return Ok(None) };
+    if generation == 0 || !metadata.tree.fs.may_alloc_inode_at(&mut metadata.tree.meta, ino)? {
+        return Err(errno(libc::ESTALE));
     }
+    Ok(Some((ino, generation)))
 }
 
 impl State {

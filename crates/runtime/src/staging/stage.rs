@@ -174,25 +174,6 @@ impl State {
         Ok(())
     }
 
-    /// Stages what is known of clients' calls directly behind a cut (rule R53), for which
-    /// [`Log::room_for_replies`] has found room under the same hold of the lock. The cut does not
-    /// contain the record, so it stays until the next cut is reclaimed, which stages another.
-    pub fn stage_replies(&mut self, seq: &Sequencer) -> Option<Staged> {
-        let items = self.metadata.log.replies.items();
-        self.metadata.log.replies.cut(!items.is_empty());
-        if items.is_empty() {
-            return None;
-        }
-        let layout = self.metadata.log.layout_of_replies();
-        let Ok(place) = self.metadata.log.place_of_replies(&layout) else {
-            panic!("room was found under this lock")
-        };
-        let (capture, seq) = (Capture { items, ..Capture::default() }, (seq, Writer::Background));
-        let staged = self.publish(seq, capture, &layout, place, replies::LANE, None);
-        self.metadata.log.staging.is_of_cut(replies::LANE);
-        Some(staged)
-    }
-
     /// Fixes the record's place, encodes it, and makes it the source of what it captured.
     fn publish(
         &mut self,
@@ -228,6 +209,25 @@ impl State {
         self.stats.staged(layout, &capture.items);
         Staged { published, lane: lane_index, offset, buf }
     }
+}
+
+/// Stages what is known of clients' calls directly behind a cut (rule R53), for which
+/// [`Log::room_for_replies`] has found room under the same hold of the lock. The cut does not
+/// contain the record, so it stays until the next cut is reclaimed, which stages another.
+pub fn stage_replies(state: &mut State, seq: &Sequencer) -> Option<Staged> {
+    let items = state.metadata.log.replies.items();
+    state.metadata.log.replies.cut(!items.is_empty());
+    if items.is_empty() {
+        return None;
+    }
+    let layout = state.metadata.log.layout_of_replies();
+    let Ok(place) = state.metadata.log.place_of_replies(&layout) else {
+        panic!("room was found under this lock")
+    };
+    let (capture, seq) = (Capture { items, ..Capture::default() }, (seq, Writer::Background));
+    let staged = state.publish(seq, capture, &layout, place, replies::LANE, None);
+    state.metadata.log.staging.is_of_cut(replies::LANE);
+    Some(staged)
 }
 
 impl Metadata {

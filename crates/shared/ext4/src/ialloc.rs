@@ -69,6 +69,12 @@ impl Fs {
         self.claim_inode(store, group, index, is_dir)
     }
 
+    /// Is it the root's number, or one that a file has?
+    pub fn is_in_use(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
+        let plain = ino == ROOT_INO || self.layout.locate_plain(ino).is_ok();
+        Ok(plain && self.inode_in_use(store, ino)?)
+    }
+
     /// Would [`Fs::alloc_inode_at`] allocate this number?
     pub fn may_alloc_inode_at(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
         if self.layout.locate_plain(ino).is_err() || self.held_inos.contains(&ino) {

@@ -9,8 +9,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const WHAT: &str = "staged item";
 /// From here on, a reader that does not know a kind may skip it.
-const OPTIONAL: u16 = 0x8000;
-const KIND_REPLY: u16 = OPTIONAL;
+const KIND_REPLY: u16 = 0x8000;
+/// The first optional kind that this build does not know.
+const UNKNOWN_OPTIONAL: u16 = KIND_REPLY + 1;
 const KIND_INODE: u16 = 1;
 const KIND_DATA: u16 = 2;
 const KIND_ZERO: u16 = 3;
@@ -361,7 +362,7 @@ fn decode(kind: u16, body: &[u8]) -> Result<Option<Item>> {
         KIND_XATTRS => decode_xattrs(body)?,
         KIND_CREATE..=KIND_EXCHANGE => decode_op(kind, body)?,
         KIND_REPLY => item_reply::decode(body)?,
-        OPTIONAL.. => return Ok(None),
+        UNKNOWN_OPTIONAL.. => return Ok(None),
         _ => return Err(Error::Incompatible(format!("a staged item of unknown kind {kind}"))),
     };
     if !rest.is_empty() {

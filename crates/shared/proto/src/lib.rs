@@ -69,11 +69,6 @@ pub trait FileService: Send + Sync {
         Err(siftfs_base::errno(libc::EOPNOTSUPP))
     }
 
-    /// A client is gone for good: what is kept of its calls ([`Origin`]) is forgotten.
-    fn forget_client(&self, client: u64) {
-        let _ = client;
-    }
-
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another
     /// thread and later. A `Wait` with a timeout keeps the caller's thread: one without may not.
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

@@ -138,7 +138,7 @@ impl Recovered {
     }
 }
 
-/// Short: it may have as many numbers as the log had changes.
+/// Short: every change that the log had may be in it.
 impl fmt::Debug for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recovered")

@@ -66,8 +66,8 @@ pub struct Credentials {
     /// Permission bits that what this caller makes does not get, unless the directory has a
     /// default access control list.
     pub umask: u16,
-    /// Which call of another machine's client this is, if it is one: from whoever serves that
-    /// client, never from a wire.
+    /// Which call of another machine's client this is, if it is one: from that client's server,
+    /// never from a wire.
     pub origin: Option<Arc<Origin>>,
 }
 

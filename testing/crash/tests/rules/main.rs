@@ -26,6 +26,7 @@ mod private_logs_mixed;
 mod programs;
 mod publish;
 mod record_area;
+mod replies;
 mod sections;
 mod sizes;
 mod space;

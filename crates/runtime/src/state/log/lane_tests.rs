@@ -40,3 +40,17 @@ fn wraps_with_a_gap_and_keeps_the_sentinel() {
     assert_eq!(position(&lane, 2 * block), Some(11 * block));
     assert_eq!(position(&lane, 3 * block), None);
 }
+
+#[test]
+fn what_is_kept_free_has_room_for_one_record_alone() {
+    let block = BLOCK_BYTES;
+    let mut lane = Lane::new(16 * block, 0);
+    assert!(lane.keep(4 * block));
+    assert!(lane.keep(block), "less is kept already");
+    fix(&mut lane, 1, 11 * block);
+    assert_eq!(position(&lane, block), None, "the rest is kept");
+    assert_eq!(lane.place_kept(2 * block).map(|place| place.pos()), Some(11 * block));
+    assert!(!lane.keep(5 * block), "there is no room for more");
+    lane.reclaim(block);
+    assert!(lane.keep(5 * block));
+}

@@ -38,6 +38,8 @@ pub struct Replies {
     staged: bool,
     /// Changes so far of calls that have an origin.
     changes: u64,
+    /// Nothing more is noted: the volume is being closed.
+    closed: bool,
 }
 
 impl Replies {
@@ -110,7 +112,9 @@ impl Replies {
     /// Everything becomes final: no client is answered any more.
     fn forget_all(&mut self) {
         let Self { noted, by_lsn, clients, .. } = self;
-        (noted.clear(), by_lsn.clear(), clients.clear());
+        noted.clear();
+        by_lsn.clear();
+        clients.clear();
     }
 
     fn forget(&mut self, slot: Slot) {
@@ -147,6 +151,9 @@ impl Replies {
 
     /// How many slots are noted once the call's is?
     fn check(&self, origin: &Origin) -> Result<usize> {
+        if self.closed {
+            return Err(errno(libc::EROFS));
+        }
         if origin.client == 0 || origin.slot >= ORIGIN_SLOTS {
             return Err(errno(libc::EINVAL));
         }
@@ -165,8 +172,8 @@ impl Log {
     /// next cut says of it. [`Replies::leave`] ends that.
     ///
     /// # Errors
-    /// `EINVAL` for a call that cannot be, `EAGAIN` if there are too many clients or slots. Stops
-    /// for room in the lane.
+    /// `EROFS` if the volume is being closed, `EINVAL` for a call that cannot be, `EAGAIN` if there
+    /// are too many clients or slots. Stops for room in the lane.
     pub fn enter_call(&mut self, origin: Option<&Arc<Origin>>) -> Step<()> {
         self.replies.leave();
         let Some(origin) = origin.filter(|origin| origin.slot != NO_SLOT) else { return Ok(()) };
@@ -188,6 +195,12 @@ impl Log {
         if self.replies.len() == 0 {
             self.staging.keep_no_room(LANE);
         }
+    }
+
+    /// No call with an origin changes anything any more. Is there a note that will be forgotten?
+    pub fn end_calls(&mut self) -> bool {
+        self.replies.closed = true;
+        self.replies.len() > 0
     }
 
     /// Everything becomes final, and no client is answered any more.

@@ -16,7 +16,8 @@ newtypes!(FileProtocol: Handle, Ticket, SectionId, LeaseId);
 impl Field<FileProtocol> for Credentials {
     fn put(&self, out: &mut Writer<FileProtocol>) {
         let Self { uid, gid, pid, umask, origin: _ } = self;
-        (uid.put(out), gid.put(out), pid.put(out), umask.put(out));
+        [uid, gid, pid].into_iter().for_each(|id| id.put(out));
+        umask.put(out);
     }
     fn get(from: &mut Reader<'_, FileProtocol>) -> Result<Self> {
         let (uid, gid, pid) = (Field::get(from)?, Field::get(from)?, Field::get(from)?);
