@@ -442,6 +442,15 @@ impl Session<'_> {
             self.answers.give(own, result, done, true);
             return drop(data);
         }
+        if matches!(change, Some(Change::Kept(_))) {
+            // What is repeated other kernels have seen already, and each of them asks for
+            // everything again when it has come back. Until then it may wait for this one.
+            let (result, _) = self.opened.service.call_owing(&credentials, request);
+            let (result, done) = finish(result);
+            turn.finish();
+            self.answers.give(own, result, done, true);
+            return drop(data);
+        }
         if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
             let (result, owed) = self.opened.service.call_owing(&credentials, request);
             let (result, done) = finish(result);

@@ -484,6 +484,10 @@ impl Shared {
             let mut now = self.lock();
             if now.client.is_none() && !now.leaving {
                 now.given.push((cred.clone(), req.clone()));
+                drop(now);
+                if let Request::CancelLock { number } = req {
+                    self.waits.cancel(*number);
+                }
                 return false;
             }
         }

@@ -33,8 +33,8 @@ impl Shared {
             let (mut pause, mut told) = (SHORTEST, Instant::now());
             while let Err(error) = self.come_back() {
                 tracing::debug!(%error, "the server is not there yet");
-                if self.is_out_of_patience() {
-                    self.waits.fail(&error);
+                if let Some(lost) = self.out_of_patience() {
+                    self.waits.fail(&lost);
                 }
                 if told.elapsed() >= TELL {
                     told = Instant::now();
@@ -49,11 +49,13 @@ impl Shared {
         }
     }
 
-    /// Has the server been away for longer than calls wait?
-    fn is_out_of_patience(&self) -> bool {
+    /// Has the server been away for longer than calls wait? Then how it was lost.
+    fn out_of_patience(&self) -> Option<Error> {
         match (self.patience, &self.lock().lost) {
-            (Patience::Soft(limit), Some((since, _))) => since.elapsed() >= limit,
-            _ => false,
+            (Patience::Soft(limit), Some((since, error))) if since.elapsed() >= limit => {
+                Some(error.clone())
+            }
+            _ => None,
         }
     }
 

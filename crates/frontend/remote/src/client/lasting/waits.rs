@@ -33,6 +33,16 @@ impl Waits {
         self.fail(&errno(libc::EIO));
     }
 
+    /// The wait for a lock with this number ends.
+    pub fn cancel(&self, number: u64) {
+        let is_it = |call: &mut Waiting| {
+            let Request::SetLock { ask, .. } = &call.request else { return false };
+            ask.wait.is_some_and(|wait| wait.number == number)
+        };
+        let ended: Vec<Waiting> = self.lock().waiting.extract_if(.., is_it).collect();
+        ended.into_iter().for_each(|call| (call.done)(Err(errno(libc::EINTR))));
+    }
+
     /// None of them is made.
     pub fn fail(&self, why: &Error) {
         let waiting = std::mem::take(&mut self.lock().waiting);
