@@ -1,11 +1,15 @@
 //! The server dies, and comes back: its mounts have waited.
 
 use crate::support::serving::Server;
-use crate::{Served, siftfs};
+use crate::{Mount, Served, siftfs};
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(300);
@@ -114,5 +118,119 @@ fn others_wait_for_the_grace_time_only() {
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     siftfs(&["umount", gone.dir()]);
     other.umount();
+    served.end();
+}
+
+/// What a program has been told of its directory: each file's bytes.
+type Ledger = BTreeMap<String, Vec<u8>>;
+
+/// Makes, writes, renames, truncates and removes files until `over`, and syncs some of them. Every
+/// call has to succeed.
+fn work(dir: &Path, seed: u64, over: &AtomicBool) -> Ledger {
+    let mut ledger = Ledger::new();
+    let mut drawn = seed;
+    let mut draw = move |below: u64| {
+        drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (drawn >> 33) % below
+    };
+    let open = OpenOptions::new().read(true).write(true).create_new(true).open(dir.join("open"));
+    let open = open.unwrap();
+    ledger.insert("open".into(), Vec::new());
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        let names: Vec<String> = ledger.keys().filter(|name| *name != "open").cloned().collect();
+        let some = (!names.is_empty()).then(|| names[draw(names.len() as u64) as usize].clone());
+        match (draw(8), some) {
+            (0, Some(name)) => {
+                std::fs::remove_file(dir.join(&name)).unwrap();
+                ledger.remove(&name);
+            }
+            (1, Some(name)) => {
+                number += 1;
+                let to = format!("moved-{number}");
+                std::fs::rename(dir.join(&name), dir.join(&to)).unwrap();
+                let bytes = ledger.remove(&name).unwrap();
+                ledger.insert(to, bytes);
+            }
+            (2, Some(name)) => {
+                let file = OpenOptions::new().write(true).open(dir.join(&name)).unwrap();
+                let size = draw(6000);
+                file.set_len(size).unwrap();
+                file.sync_all().unwrap();
+                ledger.get_mut(&name).unwrap().resize(size as usize, 0);
+            }
+            (3, _) => open.sync_data().unwrap(),
+            (4 | 5, _) => {
+                let (at, byte) = (draw(40_000), draw(256) as u8);
+                let bytes = vec![byte; draw(9000) as usize + 1];
+                open.write_all_at(&bytes, at).unwrap();
+                let all = ledger.get_mut("open").unwrap();
+                let end = at as usize + bytes.len();
+                all.resize(all.len().max(end), 0);
+                all[at as usize..end].copy_from_slice(&bytes);
+            }
+            _ => {
+                number += 1;
+                let name = format!("made-{number}");
+                let bytes = vec![draw(256) as u8; draw(5000) as usize];
+                let file = File::create_new(dir.join(&name)).unwrap();
+                file.write_all_at(&bytes, 0).unwrap();
+                if draw(3) == 0 {
+                    file.sync_all().unwrap();
+                }
+                ledger.insert(name, bytes);
+            }
+        }
+    }
+    ledger
+}
+
+fn check(dir: &Path, ledger: &Ledger) {
+    let names = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ledger.keys().cloned().collect::<Vec<_>>());
+    for (name, bytes) in ledger {
+        let found = std::fs::read(dir.join(name)).unwrap();
+        assert!(found == *bytes, "{name}: {} bytes of {}", found.len(), bytes.len());
+    }
+}
+
+/// Two mounts whose programs work on, while their server is killed again and again: no call fails,
+/// and in the end everything is as they were told.
+#[test]
+fn two_ledgers_survive_many_deaths() {
+    let mut served = Served::start();
+    let mounts = [served.mount("one", ""), served.mount("other", "")];
+    let over = Arc::new(AtomicBool::new(false));
+    let dirs = [mounts[0].path("of-one"), mounts[1].path("of-other")];
+    let workers = dirs.clone().into_iter().zip(1..).map(|(dir, seed)| {
+        std::fs::create_dir(&dir).unwrap();
+        let over = over.clone();
+        std::thread::spawn(move || work(&dir, seed, &over))
+    });
+    let workers: Vec<_> = workers.collect();
+    for death in 0..8 {
+        std::thread::sleep(Duration::from_millis(300 + 170 * death));
+        let signal = if death == 5 { Signal::TERM } else { Signal::KILL };
+        let again = served.restart_after(signal, Duration::from_millis(50));
+        served.server = Some(again.join().unwrap());
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    over.store(true, Ordering::Relaxed);
+    let ledgers: Vec<Ledger> = workers.into_iter().map(|w| w.join().unwrap()).collect();
+    for (dir, ledger) in dirs.iter().zip(&ledgers) {
+        assert!(ledger.len() > 1, "nothing was done");
+        check(dir, ledger);
+    }
+    mounts.iter().for_each(Mount::umount);
+    served.server.take().unwrap().end(Signal::KILL);
+    served.server = Some(Server::start(served.setup.volume()));
+    let fresh = served.mount("fresh", "");
+    for (dir, ledger) in dirs.iter().zip(&ledgers) {
+        check(&fresh.path(dir.file_name().unwrap().to_str().unwrap()), ledger);
+    }
+    fresh.umount();
     served.end();
 }

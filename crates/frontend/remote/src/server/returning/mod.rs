@@ -326,7 +326,12 @@ impl Clients {
         let at = (kept.instance, kept.order);
         loop {
             match state.of(connection).and_then(|client| client.returning.as_mut()) {
-                Some(returning) => returning.at = Some(at),
+                Some(returning) => {
+                    if returning.at.replace(at) != Some(at) {
+                        // Others have waited to learn where this one is.
+                        self.changed.notify_all();
+                    }
+                }
                 None => return Verdict::Refused(errno(libc::EIO)),
             }
             state.look();
