@@ -21,6 +21,8 @@ mod ialloc;
 mod inode;
 mod inode_io;
 mod orphan;
+mod pooled;
+mod pools;
 pub mod profile;
 mod store;
 mod super_sync;
@@ -32,6 +34,7 @@ pub use extent::*;
 pub use fs::{Fs, Layout, Super};
 pub use ialloc::ROOT_INO;
 pub use inode::*;
+pub use pools::{Allocations, PoolId};
 pub use profile::{MKE2FS_ARGS, MKE2FS_CONF};
 pub use store::BlockStore;
 pub use super_sync::{
