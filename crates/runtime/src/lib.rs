@@ -30,7 +30,7 @@ mod state;
 
 pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
-pub use config::{Compact, Config};
+pub use config::{Compact, Config, Pools};
 pub use endpoint::Endpoint;
 pub use recover::{FoundRecord, LoggedWrite};
 pub use runtime::{Parts, Runtime, ServiceLink};

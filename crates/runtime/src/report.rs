@@ -112,6 +112,7 @@ impl Runtime {
             group: group(&self.seq.ways()),
             queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
             credits: st.metadata.credits(),
+            allocation: st.metadata.allocation(),
             discard: st.discards.report(),
             log: self.log_space(&st),
             cache: st.cache(),

@@ -1,13 +1,18 @@
 //! Space that a session which lends sets aside: what it has answered finds room, however full the
-//! volume is by then.
+//! volume is by then, with pools of blocks and without.
 
 use crate::holders::*;
 use crate::support::World;
 use siftfs_base::Rng;
-use siftfs_placement::LocalVolume;
+use siftfs_placement::{LocalVolume, OpenOptions};
 use siftfs_proto::*;
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
+
+/// With the pools of blocks that this module is compiled for.
+fn opened(world: &World) -> LocalVolume {
+    world.open_with(&OpenOptions { pools: super::POOLS, ..OpenOptions::default() })
+}
 
 const BLOCK: u64 = 4096;
 /// A file that is all hole.
@@ -87,7 +92,7 @@ fn across(nr: u64) -> u64 {
 #[test]
 fn a_full_ring_is_taken_in_on_a_full_volume() {
     let world = roomy(2);
-    let v = world.open();
+    let v = opened(&world);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (f, g) = (sparse(&kernel, "f", SPARSE), sparse(&kernel, "g", SPARSE));
     let (session, told, held) = lends(&v, &[f, g]);
@@ -140,7 +145,7 @@ fn a_full_ring_is_taken_in_on_a_full_volume() {
 fn trees_find_room_too() {
     const FILES: u64 = 300;
     let world = roomy(1);
-    let v = world.open();
+    let v = opened(&world);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let mut files = Vec::new();
     for nr in 0..FILES {
@@ -173,7 +178,7 @@ fn trees_find_room_too() {
 #[test]
 fn each_has_its_own() {
     let world = roomy(1);
-    let v = world.open();
+    let v = opened(&world);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let files: Vec<u32> = (0..3).map(|nr| sparse(&kernel, &format!("f{nr}"), SPARSE)).collect();
     let (one, _told, of_one) = lends(&v, &files[..1]);
@@ -202,7 +207,7 @@ fn each_has_its_own() {
 #[test]
 fn what_is_set_aside_comes_back() {
     let world = roomy(1);
-    let v = world.open();
+    let v = opened(&world);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let files = ["f", "g"].map(|name| sparse(&kernel, name, SPARSE));
     v.commit(true).expect("commit");
@@ -244,7 +249,7 @@ fn what_is_set_aside_comes_back() {
 #[test]
 fn a_small_volume_has_no_space_for_it() {
     let world = World::new(1);
-    let v = world.open();
+    let v = opened(&world);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let ino = sparse(&kernel, "f", SPARSE);
     let before = statfs(&kernel);
@@ -305,7 +310,7 @@ fn what_was_answered_finds_room() {
     for seed in 0..6 {
         let mut rng = Rng::new(seed);
         let world = roomy(1);
-        let v = world.open();
+        let v = opened(&world);
         let kernel = v.session(Opening::kernel()).expect("a session");
         let mut rings: Vec<Ring> = (0..3)
             .map(|nr| {

@@ -3,7 +3,8 @@
 use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::State;
-use siftfs_status::{Cache, Credits, Lane, LogSpace, Pending};
+use siftfs_ext4::Allocations;
+use siftfs_status::{Allocation, Cache, Credits, Lane, LogSpace, Pending};
 
 impl Metadata {
     /// Free space of journal and lanes, and blocks that wait to be free.
@@ -17,6 +18,13 @@ impl Metadata {
             staging_bytes: self.log.staging.lanes().iter().map(|l| l.len - l.used()).sum(),
             quarantined_blocks: self.tree.fs.quarantined_blocks().total(),
         }
+    }
+
+    /// Where new blocks came from.
+    pub fn allocation(&self) -> Allocation {
+        let Allocations { runs, pooled_runs, searches, pools, pooled_blocks } =
+            self.tree.fs.allocations();
+        Allocation { runs, pooled_runs, searches, pools, pooled_blocks }
     }
 
     /// What the next transaction is to take.
