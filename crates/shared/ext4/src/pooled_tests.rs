@@ -312,11 +312,33 @@ fn pools_are_bounded() {
     }
 }
 
+/// Two runs of a pool lie side by side in two groups: each group's bitmap says what is its own. A
+/// group whose free blocks are all in pools has none for others.
+#[test]
+fn a_pool_over_the_edge_of_a_group() {
+    let (mut m, id) = (Model::new(300, 1), PoolId::Of(1));
+    m.fs.begin_pool(id);
+    let edge = m.fs.layout.geo.group_start(2);
+    assert!(m.free.contains(&edge));
+    let mut before = RangeSet::<Blocks>::new();
+    m.free.range(..edge - 20).for_each(|block| before.insert(*block, block + 1));
+    for (start, end) in before.iter() {
+        assert_eq!(m.alloc(None, start, end - start), Some(BlockRun { start, len: end - start }));
+    }
+    assert_eq!(m.alloc(Some(id), edge - 20, 1).unwrap().start, edge - 20);
+    assert_eq!(m.fs.pools.blocks_of(id), 19, "the group has no more");
+    m.check();
+    assert_eq!(m.alloc(Some(id), 0, 30), Some(BlockRun { start: edge - 19, len: 19 }));
+    assert_eq!(m.alloc(Some(id), edge, 11), Some(BlockRun { start: edge, len: 11 }));
+    m.check();
+    m.end();
+}
+
 /// On a volume whose free blocks are scattered, one search serves many allocations.
 #[test]
 fn a_list_spares_searches() {
     let searches = |pool: Option<PoolId>| {
-        let mut m = Model::new(64, 1);
+        let mut m = Model::new(200, 1);
         while let Some(run) = m.alloc(None, 0, 64) {
             // Every fourth block stays free.
             m.used.pop();
