@@ -316,20 +316,32 @@ fn pools_are_bounded() {
 /// group whose free blocks are all in pools has none for others.
 #[test]
 fn a_pool_over_the_edge_of_a_group() {
-    let (mut m, id) = (Model::new(300, 1), PoolId::Of(1));
+    let (mut m, id) = (Model::new(600, 1), PoolId::Of(1));
     m.fs.begin_pool(id);
     let edge = m.fs.layout.geo.group_start(2);
-    assert!(m.free.contains(&edge));
-    let mut before = RangeSet::<Blocks>::new();
-    m.free.range(..edge - 20).for_each(|block| before.insert(*block, block + 1));
-    for (start, end) in before.iter() {
-        assert_eq!(m.alloc(None, start, end - start), Some(BlockRun { start, len: end - start }));
+    let around = edge - 19..edge + 10;
+    assert!(around.clone().all(|block| m.free.contains(&block)));
+    // What is left beside that are single blocks, and enough for pools.
+    let mut left: Vec<u64> = m.free.iter().copied().filter(|b| !around.contains(b)).collect();
+    let tail = left.split_off(left.len() - 2400);
+    let single = tail.into_iter().step_by(2);
+    let mut taken = RangeSet::<Blocks>::new();
+    left.into_iter().chain(single).for_each(|block| taken.insert(block, block + 1));
+    for (start, end) in taken.iter() {
+        let mut at = start;
+        while at < end {
+            let run = m.alloc(None, at, end - at).unwrap();
+            assert_eq!(run.start, at);
+            at = run.end();
+        }
     }
-    assert_eq!(m.alloc(Some(id), edge - 20, 1).unwrap().start, edge - 20);
-    assert_eq!(m.fs.pools.blocks_of(id), 19, "the group has no more");
+    assert_eq!(m.alloc(Some(id), edge - 19, 12), Some(BlockRun { start: edge - 19, len: 12 }));
+    assert_eq!(m.fs.pools.blocks_of(id), 7, "the group has no more");
     m.check();
-    assert_eq!(m.alloc(Some(id), 0, 30), Some(BlockRun { start: edge - 19, len: 19 }));
-    assert_eq!(m.alloc(Some(id), edge, 11), Some(BlockRun { start: edge, len: 11 }));
+    assert_eq!(m.alloc(Some(id), 0, 10), Some(BlockRun { start: edge - 7, len: 7 }));
+    assert_eq!(m.fs.pools.blocks_of(id), 10, "neither has this one");
+    m.check();
+    assert_eq!(m.alloc(Some(id), edge, 10), Some(BlockRun { start: edge, len: 10 }));
     m.check();
     m.end();
 }
