@@ -39,7 +39,7 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// For each line that it reads it appends once, and prints a line.
+    /// For each line that it reads it appends once, durably, and prints a line.
     pub fn work(&self) -> Result<()> {
         self.run().map_err(failed(self.file.display()))
     }
@@ -55,6 +55,8 @@ impl Appender {
         for line in std::io::stdin().lines() {
             line?;
             file.write_all_at(&data, at)?;
+            // What a log did not have for `commit=` ends its lease.
+            file.sync_data()?;
             at += self.bytes as u64;
             writeln!(out, "appended")?;
         }
@@ -154,8 +156,9 @@ fn row(
         }
     }
     let after = stage.allocation()?;
-    if stage.logs()?.records - logged < (2 * TURNS) as u64 {
-        return Err(Failed("a program that appends had no private log".into()));
+    let records = stage.logs()?.records - logged;
+    if records < (2 * TURNS) as u64 {
+        return Err(Failed(format!("{records} of {} appends went by a private log", 2 * TURNS)));
     }
     programs.into_iter().try_for_each(Program::end)?;
     stage.ended()?;
