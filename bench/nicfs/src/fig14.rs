@@ -1,4 +1,5 @@
-//! Figure 14: what part of the back end's time each step takes; and what the paper's next steps spare.
+//! Figure 14: what part of the back end's time each step takes; and what the paper's next steps
+//! spare.
 
 use crate::Plan;
 use crate::back::{STEPS, work};

@@ -53,7 +53,7 @@ enum What {
     Fig12(Common),
     /// The back end without its index cache, and without its pipeline
     Fig13(Common),
-    /// What part of the back end's time each of its steps takes, and what lists of free blocks spare
+    /// What part of the back end's time each step takes, and what lists of free blocks spare
     Fig14(Common),
     /// One job, which a figure has started
     #[command(hide = true)]

@@ -3,6 +3,7 @@
 use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use siftfs_ext4::Allocations;
 use siftfs_status::{Allocation, Cache, Credits, Lane, LogSpace, Pending};
 
@@ -20,13 +21,6 @@ impl Metadata {
         }
     }
 
-    /// Where new blocks came from.
-    pub fn allocation(&self) -> Allocation {
-        let Allocations { runs, pooled_runs, searches, pools, pooled_blocks } =
-            self.tree.fs.allocations();
-        Allocation { runs, pooled_runs, searches, pools, pooled_blocks }
-    }
-
     /// What the next transaction is to take.
     pub fn pending(&self) -> Pending {
         Pending {
@@ -37,6 +31,12 @@ impl Metadata {
             orphans: self.tree.inodes.orphans() as u64,
         }
     }
+}
+
+/// Where new blocks came from.
+pub fn allocation(tree: &Tree) -> Allocation {
+    let Allocations { runs, pooled_runs, searches, pools, pooled_blocks } = tree.fs.allocations();
+    Allocation { runs, pooled_runs, searches, pools, pooled_blocks }
 }
 
 impl Log {

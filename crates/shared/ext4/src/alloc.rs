@@ -1,5 +1,8 @@
 //! Block allocation: contiguous runs near a goal, quarantine of freed blocks (rule R5).
 
+mod pooled;
+pub(crate) mod pools;
+
 use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, Result, corrupt, errno};
 
 use crate::bits::{self, Bitmap};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, InodeNr, RangeSet, Result, corrupt};
 
+use crate::alloc::pools::{Allocations, Pools};
 use crate::format::*;
 use crate::geometry::Geometry;
 use crate::group::Group;
-use crate::pools::{Allocations, Pools};
 use crate::profile;
 use crate::store::BlockStore;
 

@@ -21,8 +21,6 @@ mod ialloc;
 mod inode;
 mod inode_io;
 mod orphan;
-mod pooled;
-mod pools;
 pub mod profile;
 mod store;
 mod super_sync;
@@ -30,11 +28,11 @@ mod symlink;
 pub mod testing;
 pub mod xattr;
 
+pub use alloc::pools::{Allocations, PoolId};
 pub use extent::*;
 pub use fs::{Fs, Layout, Super};
 pub use ialloc::ROOT_INO;
 pub use inode::*;
-pub use pools::{Allocations, PoolId};
 pub use profile::{MKE2FS_ARGS, MKE2FS_CONF};
 pub use store::BlockStore;
 pub use super_sync::{

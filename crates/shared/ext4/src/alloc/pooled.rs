@@ -3,10 +3,10 @@
 use siftfs_base::{BlockNr, BlockRun, Result};
 
 use crate::alloc::Found;
+use crate::alloc::pools::{self, Allocations, MOST_POOLS, MOST_RUNS, PoolId};
 use crate::bits;
 use crate::fs::Fs;
 use crate::group;
-use crate::pools::{self, Allocations, MOST_POOLS, MOST_RUNS, PoolId};
 use crate::store::BlockStore;
 
 impl Fs {
@@ -86,9 +86,9 @@ impl Fs {
         }
     }
 
-    /// Fills a pool up to `window` blocks: with the free run that an allocation of so many would
-    /// get, and with those behind it in its group. Pools that were used longest ago are emptied
-    /// where there would be too many, or too many blocks in them.
+    /// Fills a pool up to `window` blocks: with the free run that such an allocation would get, and
+    /// with those behind it in its group. Pools that were used longest ago are emptied where there
+    /// would be too many, or too many blocks in them.
     fn fill_pool(
         &mut self,
         store: &mut dyn BlockStore,
