@@ -8,18 +8,7 @@ mod located;
 mod ordered;
 mod pools;
 mod shown;
-/// Space that is set aside, where no session has a pool of blocks.
-#[path = "."]
-mod unpooled {
-    const POOLS: siftfs_placement::Pools = siftfs_placement::Pools::None;
-    mod space;
-}
-/// The same, where each session has one.
-#[path = "."]
-mod pooled {
-    const POOLS: siftfs_placement::Pools = siftfs_placement::Pools::PerSession;
-    mod space;
-}
+mod space;
 #[path = "../support/mod.rs"]
 mod support;
 mod times;
