@@ -51,8 +51,6 @@ fn extents(options: &str) -> ([usize; 2], u64) {
 }
 
 /// Two programs that append turn by turn: with a pool for each their files do not interleave.
-///
-/// Seen to fail when the option does not reach the Runtime.
 #[test]
 fn pools_keep_files_in_one_piece() {
     let (without, pooled) = extents("");
