@@ -17,6 +17,7 @@ mod fig9;
 mod job;
 mod stage;
 mod table;
+mod turns;
 
 use clap::{Args, Parser, Subcommand};
 use job::Job;
@@ -25,6 +26,7 @@ use siftfs_rig::place::{Failed, Place, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use turns::Appender;
 
 /// Bytes that must be free in the memory.
 const NEEDED: u64 = 4 << 30;
@@ -51,11 +53,14 @@ enum What {
     Fig12(Common),
     /// The back end without its index cache, and without its pipeline
     Fig13(Common),
-    /// What part of the back end's time each of its steps takes
+    /// What part of the back end's time each step takes, and what lists of free blocks spare
     Fig14(Common),
     /// One job, which a figure has started
     #[command(hide = true)]
     Work(Job),
+    /// A program that appends, which a figure has started
+    #[command(hide = true)]
+    Append(Appender),
 }
 
 #[derive(Args)]
@@ -109,6 +114,7 @@ fn main() -> ExitCode {
         What::Fig13(common) => figure(&common, fig13::measure),
         What::Fig14(common) => figure(&common, fig14::measure),
         What::Work(job) => job.work(),
+        What::Append(appender) => appender.work(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,7 @@ use crate::Plan;
 use crate::job::{Done, FILE, Job};
 use siftfs_rig::place::{Failed, Result, arg, failed, run};
 use siftfs_rig::volume::Volume;
-use siftfs_status::PrivateLogs;
+use siftfs_status::{Allocation, PrivateLogs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ pub struct Stage<'a> {
     volume: Volume,
     ext4: PathBuf,
     /// What starts a program with the library.
-    accel: Vec<String>,
+    pub accel: Vec<String>,
     /// This program under a name that the library does not let alone.
-    worker: PathBuf,
+    pub worker: PathBuf,
 }
 
 impl<'a> Stage<'a> {
@@ -128,6 +128,25 @@ impl<'a> Stage<'a> {
         let status = self.volume.status()?;
         let logs = status.mounts.into_iter().next().and_then(|mount| mount.private_logs);
         logs.ok_or_else(|| Failed("the mount has no private logs".into()))
+    }
+
+    /// Where new blocks came from.
+    pub fn allocation(&self) -> Result<Allocation> {
+        Ok(self.volume.status()?.runtime.allocation)
+    }
+
+    /// Extents of files of the volume, by their names in its root. It is mounted anew afterwards.
+    pub fn extents(&self, names: &[String]) -> Result<Vec<usize>> {
+        self.volume.siftfs(&["umount", arg(&self.volume.dir)?])?;
+        let is_extent = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        let of = |name: &String| {
+            let asked = format!("dump_extents -l /{name}");
+            let said = run(Path::new("debugfs"), &["-R", &asked, arg(&self.volume.image)?])?;
+            Ok(said.lines().filter(is_extent).count())
+        };
+        let extents = names.iter().map(of).collect();
+        self.volume.mount_with(&["-o", &options(self.plan, "")?])?;
+        extents
     }
 
     /// Unmounts the volume.

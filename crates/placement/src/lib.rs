@@ -22,7 +22,7 @@ pub use options::{
 pub use siftfs_device::BytePlace;
 pub use siftfs_log::JournalData;
 pub use siftfs_registry::LogsPlace;
-pub use siftfs_runtime::{Compact, Group};
+pub use siftfs_runtime::{Compact, Group, Pools};
 pub use siftfs_service::{MIN_MEMORY, ReplayMode};
 pub use siftfs_transport::{Address, TransportOptions};
 pub use siftfs_volume::Media;

@@ -4,7 +4,7 @@ use crate::device::replay::Replay;
 use crate::link::connect::Connector;
 use siftfs_device::BytePlace;
 use siftfs_log::JournalData;
-use siftfs_runtime::{Compact, Group};
+use siftfs_runtime::{Compact, Group, Pools};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +71,8 @@ pub struct OpenOptions {
     pub discard: Option<bool>,
     /// What the record area takes, where the volume has one.
     pub record_area: Compact,
+    /// Where files that private logs were taken in for get new blocks from.
+    pub pools: Pools,
     /// Where the record area is; `None`: where it is remembered to be, if the volume has one.
     pub record_area_at: Option<BytePlace>,
     /// For measurements: each persist of a `volatile:` record area takes this much longer, as if
@@ -129,6 +131,7 @@ impl Default for OpenOptions {
             low_watermark: 50,
             discard: None,
             record_area: Compact::default(),
+            pools: Pools::None,
             record_area_at: None,
             record_read_back: Duration::ZERO,
             noatime: false,

@@ -34,12 +34,27 @@ pub struct Config {
     pub discard: DiscardConfig,
     /// What the record area takes, where there is one.
     pub record_area: Compact,
+    /// Where files that private logs were taken in for get new blocks from.
+    pub pools: Pools,
     /// Key of this epoch's records.
     pub key: siftfs_log::EpochKey,
     /// Keep no access times.
     pub noatime: bool,
     /// Refuse changes.
     pub read_only: bool,
+}
+
+/// Where files that private logs were taken in for get new blocks from. All other files get theirs
+/// by a search of the block bitmaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pools {
+    /// As all other files.
+    #[default]
+    None,
+    /// From one pool of free blocks for all sessions.
+    Shared,
+    /// From a pool of free blocks for each session, disjoint from those of others.
+    PerSession,
 }
 
 /// Which fsyncs go to the record area (CoinPurse, "Write Dispatch Policy").

@@ -30,7 +30,7 @@ mod state;
 
 pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
-pub use config::{Compact, Config};
+pub use config::{Compact, Config, Pools};
 pub use endpoint::{Endpoint, end_calls, forget_client};
 pub use recover::{FoundRecord, LoggedWrite, take_recovered};
 pub use runtime::{Parts, Runtime, ServiceLink};

@@ -4,6 +4,7 @@ use crate::locks::allowance::{MOST, Usage};
 use crate::runtime::Runtime;
 use crate::staging::ways::WaysReport;
 use crate::state::State;
+use crate::state::report::allocation;
 use siftfs_base::Result;
 use siftfs_status::{
     Crowd, DeviceInfo, Group, LogSpace, Operations, Queues, RecordArea, RuntimeStatus,
@@ -112,6 +113,7 @@ impl Runtime {
             group: group(&self.seq.ways()),
             queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
             credits: st.metadata.credits(),
+            allocation: allocation(&st.metadata.tree),
             discard: st.discards.report(),
             log: self.log_space(&st),
             cache: st.cache(),

@@ -14,6 +14,8 @@ mod doors;
 mod file_logs;
 #[path = "private_logs/mapped_logs.rs"]
 mod mapped_logs;
+#[path = "private_logs/pools.rs"]
+mod pools;
 #[path = "private_logs/program.rs"]
 mod program;
 #[path = "private_logs/refused.rs"]

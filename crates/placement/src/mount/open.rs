@@ -463,6 +463,7 @@ pub(crate) fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
         low_watermark: u64::from(opts.low_watermark),
         discard: DiscardConfig::default(),
         record_area: opts.record_area,
+        pools: opts.pools,
         key,
         noatime: opts.noatime,
         read_only: opts.read_only,

@@ -6,6 +6,7 @@ mod holders;
 mod lending;
 mod located;
 mod ordered;
+mod pools;
 mod shown;
 mod space;
 #[path = "../support/mod.rs"]

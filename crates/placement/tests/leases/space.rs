@@ -1,13 +1,38 @@
 //! Space that a session which lends sets aside: what it has answered finds room, however full the
-//! volume is by then.
+//! volume is by then, with pools of blocks and without.
 
 use crate::holders::*;
 use crate::support::World;
 use siftfs_base::Rng;
-use siftfs_placement::LocalVolume;
+use siftfs_placement::{LocalVolume, OpenOptions, Pools};
 use siftfs_proto::*;
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
+
+/// Each of these is a test without pools of blocks, and one with a pool for each session.
+macro_rules! tests {
+    ($($name:ident),*) => {
+        mod without_pools {
+            $(#[test] fn $name() { super::$name(super::Pools::None) })*
+        }
+        mod with_pools {
+            $(#[test] fn $name() { super::$name(super::Pools::PerSession) })*
+        }
+    };
+}
+
+tests!(
+    a_full_ring_is_taken_in_on_a_full_volume,
+    trees_find_room_too,
+    each_has_its_own,
+    what_is_set_aside_comes_back,
+    a_small_volume_has_no_space_for_it,
+    what_was_answered_finds_room
+);
+
+fn opened(world: &World, pools: Pools) -> LocalVolume {
+    world.open_with(&OpenOptions { pools, ..OpenOptions::default() })
+}
 
 const BLOCK: u64 = 4096;
 /// A file that is all hole.
@@ -84,10 +109,9 @@ fn across(nr: u64) -> u64 {
 
 /// The worst that a ring may hold, and the write before it, after others have taken all there is:
 /// every write costs two blocks, and a long one the most that it may.
-#[test]
-fn a_full_ring_is_taken_in_on_a_full_volume() {
+fn a_full_ring_is_taken_in_on_a_full_volume(pools: Pools) {
     let world = roomy(2);
-    let v = world.open();
+    let v = opened(&world, pools);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let (f, g) = (sparse(&kernel, "f", SPARSE), sparse(&kernel, "g", SPARSE));
     let (session, told, held) = lends(&v, &[f, g]);
@@ -136,11 +160,10 @@ fn a_full_ring_is_taken_in_on_a_full_volume() {
 }
 
 /// Each write is in a file of its own whose tree grows for it.
-#[test]
-fn trees_find_room_too() {
+fn trees_find_room_too(pools: Pools) {
     const FILES: u64 = 300;
     let world = roomy(1);
-    let v = world.open();
+    let v = opened(&world, pools);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let mut files = Vec::new();
     for nr in 0..FILES {
@@ -170,10 +193,9 @@ fn trees_find_room_too() {
 }
 
 /// What one session uses is not what another one has set aside, and both are whole again together.
-#[test]
-fn each_has_its_own() {
+fn each_has_its_own(pools: Pools) {
     let world = roomy(1);
-    let v = world.open();
+    let v = opened(&world, pools);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let files: Vec<u32> = (0..3).map(|nr| sparse(&kernel, &format!("f{nr}"), SPARSE)).collect();
     let (one, _told, of_one) = lends(&v, &files[..1]);
@@ -199,10 +221,9 @@ fn each_has_its_own() {
 }
 
 /// It is there while the session has a lease, however that ends, and no longer.
-#[test]
-fn what_is_set_aside_comes_back() {
+fn what_is_set_aside_comes_back(pools: Pools) {
     let world = roomy(1);
-    let v = world.open();
+    let v = opened(&world, pools);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let files = ["f", "g"].map(|name| sparse(&kernel, name, SPARSE));
     v.commit(true).expect("commit");
@@ -241,10 +262,9 @@ fn what_is_set_aside_comes_back() {
     assert_eq!(space(), before);
 }
 
-#[test]
-fn a_small_volume_has_no_space_for_it() {
+fn a_small_volume_has_no_space_for_it(pools: Pools) {
     let world = World::new(1);
-    let v = world.open();
+    let v = opened(&world, pools);
     let kernel = v.session(Opening::kernel()).expect("a session");
     let ino = sparse(&kernel, "f", SPARSE);
     let before = statfs(&kernel);
@@ -300,12 +320,11 @@ impl Ring {
 
 /// Sessions that lend beside one that fills the volume and removes files again, in any order: what
 /// was answered always finds room.
-#[test]
-fn what_was_answered_finds_room() {
+fn what_was_answered_finds_room(pools: Pools) {
     for seed in 0..6 {
         let mut rng = Rng::new(seed);
         let world = roomy(1);
-        let v = world.open();
+        let v = opened(&world, pools);
         let kernel = v.session(Opening::kernel()).expect("a session");
         let mut rings: Vec<Ring> = (0..3)
             .map(|nr| {

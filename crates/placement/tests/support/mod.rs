@@ -29,9 +29,14 @@ impl World {
 
     /// Opens it, recovering it if need be; the test's thread does everything.
     pub fn open(&self) -> LocalVolume {
+        self.open_with(&OpenOptions::default())
+    }
+
+    /// The same, with options.
+    #[allow(dead_code)] // each test program uses a part of it
+    pub fn open_with(&self, options: &OpenOptions) -> LocalVolume {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        LocalVolume::open_on(self.dev.clone(), clock, &OpenOptions::default(), Threads::None)
-            .expect("open")
+        LocalVolume::open_on(self.dev.clone(), clock, options, Threads::None).expect("open")
     }
 
     /// `e2fsck -fn` on the device as it is: nothing but pass lines and summary.

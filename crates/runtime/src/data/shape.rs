@@ -360,7 +360,8 @@ impl Metadata {
 }
 
 impl Tree {
-    /// Allocates up to `want` contiguous blocks for file block `block`, close to its neighbour.
+    /// Allocates up to `want` contiguous blocks for file block `block`, close to its neighbour, or
+    /// from the file's pool.
     pub fn allocate_run(
         &mut self,
         ino: InodeNr,
@@ -375,7 +376,10 @@ impl Tree {
         {
             goal = pblk + 1;
         }
-        self.fs.alloc_blocks(&mut self.meta, goal, want)
+        match node.pool {
+            Some(pool) => self.fs.alloc_pooled(&mut self.meta, pool, goal, want),
+            None => self.fs.alloc_blocks(&mut self.meta, goal, want),
+        }
     }
 
     /// Blocks of `[first, end)` without a home.

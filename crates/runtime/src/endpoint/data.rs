@@ -8,8 +8,9 @@ use crate::namespace::unchecked::take_privileges;
 use crate::session::recall;
 use crate::state::room::{ALLOCATE_PIECE, fill_up};
 use crate::state::step::Step;
+use crate::state::tree::pools;
 use crate::state::tree::references::SessionId;
-use crate::state::{State, Tree};
+use crate::state::{Metadata, State, Tree};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
@@ -228,6 +229,10 @@ impl Call<'_> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         let last = self.runtime.mutate(&self.doing, |st| {
             let ino = self.use_lease(st, lease)?;
+            if self.session.lends {
+                let State { metadata: Metadata { tree, log }, .. } = st;
+                pools::note(tree, log.config.pools, self.session.id, ino);
+            }
             let now = st.metadata.log.now();
             let at = match time {
                 Some(time) => time.min(now).max(st.metadata.tree.attr(ino)?.mtime),

@@ -21,6 +21,7 @@ use crate::staging::proof::Durable;
 use crate::state::State;
 use crate::state::Tree;
 use crate::state::step::Step;
+use crate::state::tree::pools;
 use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
@@ -166,6 +167,7 @@ impl Endpoint {
             st.metadata.tree.inodes.end_session(id);
             let leased = st.leases.end_session(id);
             st.metadata.log.reserves.give_back(id);
+            pools::end(&mut st.metadata.tree, id);
             let _owed = recall::end(&self.runtime, st, &leased);
             self.runtime.lock().metadata.tree.inodes.has_to_free()
         });

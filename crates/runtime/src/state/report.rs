@@ -3,7 +3,9 @@
 use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::State;
-use siftfs_status::{Cache, Credits, Lane, LogSpace, Pending};
+use crate::state::Tree;
+use siftfs_ext4::Allocations;
+use siftfs_status::{Allocation, Cache, Credits, Lane, LogSpace, Pending};
 
 impl Metadata {
     /// Free space of journal and lanes, and blocks that wait to be free.
@@ -29,6 +31,12 @@ impl Metadata {
             orphans: self.tree.inodes.orphans() as u64,
         }
     }
+}
+
+/// Where new blocks came from.
+pub fn allocation(tree: &Tree) -> Allocation {
+    let Allocations { runs, pooled_runs, searches, pools, pooled_blocks } = tree.fs.allocations();
+    Allocation { runs, pooled_runs, searches, pools, pooled_blocks }
 }
 
 impl Log {

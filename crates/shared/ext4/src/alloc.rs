@@ -1,5 +1,8 @@
 //! Block allocation: contiguous runs near a goal, quarantine of freed blocks (rule R5).
 
+mod pooled;
+pub(crate) mod pools;
+
 use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, Result, corrupt, errno};
 
 use crate::bits::{self, Bitmap};
@@ -14,14 +17,15 @@ const GROUPS_TRIED: usize = 8;
 
 /// A free run inside a group: first bit and length.
 #[derive(Clone, Copy, Default)]
-struct Found {
-    bit: u32,
-    len: u32,
+pub(crate) struct Found {
+    pub bit: u32,
+    pub len: u32,
 }
 
 impl Fs {
     /// Allocates one contiguous run of 1 to `want` blocks, at `goal` if that is free, else near
-    /// it, else where a long run is found. The blocks' content is whatever was there.
+    /// it, else where a long run is found. The blocks' content is whatever was there. Blocks of
+    /// pools are passed over, as long as pools have little of what there is.
     ///
     /// Does not touch any inode. Errors: ENOSPC when [`Fs::available_blocks`] is 0.
     pub fn alloc_blocks(
@@ -31,7 +35,22 @@ impl Fs {
         want: u64,
     ) -> Result<BlockRun> {
         assert!(want > 0, "an allocation of no blocks");
+        self.relieve_pools();
         let want = want.min(u64::from(self.layout.geo.blocks_per_group)) as u32;
+        match self.find(store, goal, want)? {
+            Some((group, found)) => self.claim(store, group, found),
+            None => Err(errno(libc::ENOSPC)),
+        }
+    }
+
+    /// Where an allocation of `want` blocks finds some: a group, and a run in it. `None` if no
+    /// block is free that is in no quarantine and no pool.
+    pub(crate) fn find(
+        &mut self,
+        store: &mut dyn BlockStore,
+        goal: BlockNr,
+        want: u32,
+    ) -> Result<Option<(u32, Found)>> {
         let goal = if goal < self.layout.geo.block_count { goal } else { 0 };
         let (home, bit) = self.layout.geo.locate(goal);
         let mut best: Option<(u32, Found)> = None;
@@ -40,7 +59,7 @@ impl Fs {
             if found.len > 0 {
                 best = Some((home, found));
                 if found.bit == bit || found.len >= want {
-                    return self.claim(store, home, found);
+                    return Ok(best);
                 }
             }
         }
@@ -60,10 +79,7 @@ impl Fs {
                 }
             }
         }
-        if let Some((group, found)) = best {
-            return self.claim(store, group, found);
-        }
-        Err(errno(libc::ENOSPC))
+        Ok(best)
     }
 
     /// Frees a run: bitmap and counts now, allocation again after [`Fs::release_blocks`].
@@ -105,14 +121,19 @@ impl Fs {
         for (start, end) in parts {
             self.held.remove(start, end);
             for (group, bit, len) in self.layout.by_group(BlockRun { start, len: end - start }) {
-                let g = group::at_mut(&mut self.groups, group);
-                g.held_blocks -= len;
-                g.block_hint = g.block_hint.min(bit);
-                g.longest = self.layout.geo.blocks_in_group(group);
+                group::at_mut(&mut self.groups, group).held_blocks -= len;
                 self.held_blocks -= u64::from(len);
-                self.with_blocks.insert(group);
+                self.opened(group, bit);
             }
         }
+    }
+
+    /// Blocks of the group, from this bit on, may be allocated that could not be before.
+    pub(crate) fn opened(&mut self, group: u32, bit: u32) {
+        let g = group::at_mut(&mut self.groups, group);
+        g.block_hint = g.block_hint.min(bit);
+        g.longest = self.layout.geo.blocks_in_group(group);
+        self.with_blocks.insert(group);
     }
 
     /// Puts blocks that may be allocated now into quarantine, so that their space can be given
@@ -170,7 +191,12 @@ impl Fs {
     }
 
     /// Marks a run in one group used.
-    fn claim(&mut self, store: &mut dyn BlockStore, group: u32, found: Found) -> Result<BlockRun> {
+    pub(crate) fn claim(
+        &mut self,
+        store: &mut dyn BlockStore,
+        group: u32,
+        found: Found,
+    ) -> Result<BlockRun> {
         let Found { bit, len } = found;
         let mut fresh = None;
         if group::at(&self.groups, group).has(BG_BLOCK_UNINIT) {
@@ -200,6 +226,7 @@ impl Fs {
         }
         g.store(&self.layout.geo, group, store)?;
         store.set_verified(g.block_bitmap);
+        self.counts.runs += 1;
         Ok(BlockRun {
             start: self.layout.geo.group_start(group) + u64::from(bit),
             len: u64::from(len),
@@ -215,6 +242,7 @@ impl Fs {
         from: u32,
         want: u32,
     ) -> Result<Found> {
+        self.counts.searches += 1;
         let image = self.block_bitmap(store, group)?;
         let map = image.get(store)?;
         let end = self.layout.geo.blocks_in_group(group);
@@ -262,8 +290,16 @@ impl Fs {
         best
     }
 
-    /// Next run of clear, unquarantined bits from `from` on, cut at `want`; length 0 if none.
-    fn next_run(&self, map: &Bitmap, group: u32, from: u32, end: u32, want: u32) -> Found {
+    /// Next run of clear bits from `from` on that are in no quarantine and no pool, cut at `want`;
+    /// length 0 if none.
+    pub(crate) fn next_run(
+        &self,
+        map: &Bitmap,
+        group: u32,
+        from: u32,
+        end: u32,
+        want: u32,
+    ) -> Found {
         let start = self.layout.geo.group_start(group);
         let mut at = from;
         loop {
@@ -273,7 +309,9 @@ impl Fs {
             }
             let stop = bits::next_one(map, bit, end.min(bit.saturating_add(want)));
             let (s, e) = (start + u64::from(bit), start + u64::from(stop));
-            match self.held.overlapping(s, e).next() {
+            let (held, pooled) = (&self.held, self.pools.all());
+            let apart = [held.overlapping(s, e).next(), pooled.overlapping(s, e).next()];
+            match apart.into_iter().flatten().min() {
                 None => return Found { bit, len: stop - bit },
                 Some((hs, _)) if hs > s => return Found { bit, len: (hs - s) as u32 },
                 Some((_, he)) => at = bit + (he - s) as u32,
@@ -331,7 +369,7 @@ impl Fs {
 
 impl Layout {
     /// The run cut at group boundaries: (group, first bit, length).
-    fn by_group(&self, run: BlockRun) -> Vec<(u32, u32, u32)> {
+    pub(crate) fn by_group(&self, run: BlockRun) -> Vec<(u32, u32, u32)> {
         let mut out = Vec::new();
         let mut at = run.start;
         while at < run.end() {

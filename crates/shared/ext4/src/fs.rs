@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, InodeNr, RangeSet, Result, corrupt};
 
+use crate::alloc::pools::{Allocations, Pools};
 use crate::format::*;
 use crate::geometry::Geometry;
 use crate::group::Group;
@@ -26,6 +27,8 @@ pub struct Fs {
     pub(crate) free_inodes: u64,
     pub(crate) held: RangeSet<Blocks>,
     pub(crate) held_blocks: u64,
+    pub(crate) pools: Pools,
+    pub(crate) counts: Allocations,
     pub(crate) held_inos: BTreeSet<InodeNr>,
     /// Groups with a block, an inode, to allocate.
     pub(crate) with_blocks: BTreeSet<u32>,
@@ -75,6 +78,8 @@ impl Fs {
             groups,
             held: RangeSet::new(),
             held_blocks: 0,
+            pools: Pools::default(),
+            counts: Allocations::default(),
             held_inos: BTreeSet::new(),
             orphans: None,
             dir_cursor: 0,
@@ -102,7 +107,8 @@ impl Fs {
         self.free_inodes
     }
 
-    /// Blocks that may be allocated now: free and not in quarantine (rule R5).
+    /// Blocks that may be allocated now: free and not in quarantine (rule R5), those of pools
+    /// included.
     pub fn available_blocks(&self) -> u64 {
         self.free_blocks - self.held_blocks
     }

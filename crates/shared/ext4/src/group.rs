@@ -27,7 +27,9 @@ pub(crate) struct Group {
     /// Free blocks and inodes that may not be allocated yet (rule R5).
     pub held_blocks: u32,
     pub held_inodes: u32,
-    /// No allocatable block or inode has a lower index.
+    /// Free blocks that are in a pool.
+    pub pooled_blocks: u32,
+    /// No block or inode that may be allocated, and is in no pool, has a lower index.
     pub block_hint: u32,
     pub inode_hint: u32,
     /// No run of allocatable blocks is longer, as far as is known.
@@ -45,9 +47,9 @@ pub(crate) fn at_mut(groups: &mut [Group], nr: u32) -> &mut Group {
 }
 
 impl Group {
-    /// Blocks that may be allocated now.
+    /// Blocks that may be allocated now and are in no pool.
     pub fn blocks(&self) -> u32 {
-        self.free_blocks - self.held_blocks
+        self.free_blocks - self.held_blocks - self.pooled_blocks
     }
     /// Inodes that may be allocated now.
     pub fn inodes(&self) -> u32 {
@@ -85,6 +87,7 @@ impl Group {
             flags: lo.bg_flags.get(),
             held_blocks: 0,
             held_inodes: 0,
+            pooled_blocks: 0,
             block_hint: 0,
             inode_hint: 0,
             longest: geo.blocks_in_group(nr),

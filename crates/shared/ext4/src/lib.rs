@@ -28,6 +28,7 @@ mod symlink;
 pub mod testing;
 pub mod xattr;
 
+pub use alloc::pools::{Allocations, PoolId};
 pub use extent::*;
 pub use fs::{Fs, Layout, Super};
 pub use ialloc::ROOT_INO;

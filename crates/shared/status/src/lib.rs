@@ -18,8 +18,9 @@ pub use io::{IoCounts, OriginCounts, RegionCounts};
 pub use latency::Distribution;
 pub use link::{Link, Remote};
 pub use runtime::{
-    Cache, Credits, Crowd, Discard, Dispatch, Dispatched, Group, Kept, Lane, LogSpace, Memory,
-    NoRoom, Operations, Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus, Trimmed,
+    Allocation, Cache, Credits, Crowd, Discard, Dispatch, Dispatched, Group, Kept, Lane, LogSpace,
+    Memory, NoRoom, Operations, Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus,
+    Trimmed,
 };
 pub use service::{CheckpointReport, DeviceStatistics, ServiceStatistics, Urgency};
 

@@ -57,6 +57,8 @@ pub struct RuntimeStatus {
     pub queues: Queues,
     /// Free space of the log.
     pub credits: Credits,
+    /// Where new blocks came from.
+    pub allocation: Allocation,
     /// Freed space that goes back to the storage.
     pub discard: Discard,
     /// The log's size and fill.
@@ -245,6 +247,22 @@ pub struct Credits {
     pub staging_bytes: u64,
     /// Blocks freed, not to be allocated before their transaction is reclaimed.
     pub quarantined_blocks: u64,
+}
+
+/// Where new blocks came from, since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Allocation {
+    /// Runs of blocks that were allocated.
+    pub runs: u64,
+    /// Those of them that came from a pool of free blocks.
+    pub pooled_runs: u64,
+    /// Bitmaps that were searched for free blocks.
+    pub searches: u64,
+    /// Pools that have blocks now.
+    pub pools: u64,
+    /// Blocks in them, which are free.
+    pub pooled_blocks: u64,
 }
 
 /// Freed space that goes back to the storage.

@@ -137,6 +137,21 @@ fn sloppy() {
     }
 }
 
+/// Where what they hold gets its blocks from.
+#[test]
+fn pools_are_switched() {
+    use siftfs_placement::Pools;
+    let pools = |options: &str| parsed(options).unwrap().open.pools;
+    assert_eq!(pools("ro"), Pools::None);
+    assert_eq!(pools("free-lists"), Pools::Shared);
+    for options in ["block-pools", "free-lists,block-pools", "block-pools,free-lists"] {
+        assert_eq!(pools(options), Pools::PerSession, "{options}");
+    }
+    for wrong in ["free-lists=1", "block-pools=on", "nofree-lists"] {
+        assert!(parsed(wrong).is_err(), "{wrong}");
+    }
+}
+
 /// How what private logs hold is taken in.
 #[test]
 fn the_back_end_is_switched() {

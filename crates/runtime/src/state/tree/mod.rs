@@ -6,6 +6,7 @@ pub mod inodes;
 pub mod node;
 pub mod nodes;
 pub mod overlay;
+pub mod pools;
 pub mod references;
 pub mod sizes;
 

@@ -5,7 +5,7 @@ use crate::state::tree::generations::Generations;
 use crate::state::tree::overlay::{Overlay, Source};
 use crate::state::tree::sizes::Sizes;
 use siftfs_base::{BLOCK_BYTES, Blocks, Bytes, InodeNr, Lsn, RangeSet, TxnSeq};
-use siftfs_ext4::Inode;
+use siftfs_ext4::{Inode, PoolId};
 
 /// Changes of one inode since its last durable state, as a staged transaction must carry them.
 /// Two generations exist: what the running transaction will journal, and what the transaction in
@@ -115,6 +115,8 @@ pub struct Node {
     pub overlay: Overlay,
     /// File blocks without a home for which space is reserved.
     pub reserved: RangeSet<Blocks>,
+    /// The pool that new blocks come from: of the session whose private log was taken in last.
+    pub pool: Option<PoolId>,
     /// A number drawn anew with every change of data or `delta`. As long as it stays, nothing was
     /// added to what a commit under way has to make durable.
     pub changed: u64,
@@ -161,6 +163,7 @@ impl Node {
             unseen: None,
             overlay: Overlay::default(),
             reserved: RangeSet::new(),
+            pool: None,
             changed: 0,
             dirty_since: None,
             push_next: false,

@@ -1,6 +1,7 @@
 //! Options for the volume.
 
 use super::{MountOption, both, flag, value};
+use siftfs_placement::Pools;
 use std::time::Duration;
 
 pub const OPTIONS: &[MountOption] = &[
@@ -41,6 +42,25 @@ pub const OPTIONS: &[MountOption] = &[
         "50",
         "free share of staging or journal below which a background checkpoint starts",
         |o, v| v.percent(1, 99).map(|share| o.open.low_watermark = share),
+    ),
+    flag(
+        "free-lists",
+        "off",
+        "for measurements: files that private logs are taken in for get new blocks from a list of \
+         free runs in memory",
+        &[("free-lists", true)],
+        |o, _| {
+            if o.open.pools == Pools::None {
+                o.open.pools = Pools::Shared;
+            }
+        },
+    ),
+    flag(
+        "block-pools",
+        "off",
+        "the same, and each program that has private logs gets them from a list of its own",
+        &[("block-pools", true)],
+        |o, _| o.open.pools = Pools::PerSession,
     ),
     both(
         "discard=WHEN",
