@@ -50,7 +50,7 @@ variants!(FileProtocol: Change {
     3 => Kept(it),
 });
 
-fields!(FileProtocol: Kept { instance, order, lsn, made, place, number });
+fields!(FileProtocol: Kept { instance, order, lsn, inode, place, number, tried });
 
 fields!(FileProtocol: Done { order, lsn, at });
 

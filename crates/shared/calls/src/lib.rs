@@ -133,13 +133,14 @@ pub struct Kept {
     pub order: u64,
     /// LSN of its name operation; 0 if it is none.
     pub lsn: u64,
-    /// What it made: the inode and its generation.
-    pub made: Option<(InodeNr, u32)>,
-    /// The client's place for what it repeats, and the number in it: the same if a server died
-    /// before it answered.
+    /// The inode that it made, or whose bytes or attributes it changed, and its generation.
+    pub inode: Option<(InodeNr, u32)>,
+    /// The client's place for what it repeats.
     pub place: u32,
     /// The number in that place.
     pub number: u64,
+    /// The number by which it was repeated at a server that died before it answered; 0 for none.
+    pub tried: u64,
 }
 
 /// What a server says of a change that it has carried out.

@@ -144,6 +144,11 @@ impl LookedUp {
         self.lock().counts.contains_key(&ino)
     }
 
+    /// The generation of an inode that the session refers to.
+    pub fn generation(&self, ino: InodeNr) -> Option<u32> {
+        self.lock().counts.get(&ino).map(|count| count.generation)
+    }
+
     /// What it has looked up: each inode with its generation, and how many references.
     pub fn held(&self) -> Vec<(InodeNr, u32, u64)> {
         let table = self.lock();

@@ -9,7 +9,8 @@ use super::identity::{self, BYTES, Channel};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::returning::{
-    Connection as Returned, Promise, Verdict, answer_again, file_of, make_durable, promise,
+    Connection as Returned, Promise, Verdict, answer_again, file_of, is_of_file, make_durable,
+    promise,
 };
 use super::slots::Slots;
 use super::{Server, count};
@@ -358,6 +359,11 @@ impl Session<'_> {
         let over = || self.over.load(Ordering::Acquire);
         match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
             Verdict::Run => {
+                if let Some(Change::Kept(kept)) = &call.change
+                    && !is_of_file(&*self.opened.service, file, kept)
+                {
+                    return self.answers.give(own, Err(errno(libc::ESTALE)), None, true);
+                }
                 let entry = call.entry.take();
                 let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
                 self.carry_out(call, file, entry);
@@ -480,9 +486,9 @@ impl Session<'_> {
         let client = self.opened.returned?.client;
         let origin = match change? {
             Change::Once { place, number } => Origin::new(client, *place, *number),
-            Change::Kept(Kept { place, number, made, .. }) => {
+            Change::Kept(Kept { place, number, inode, .. }) => {
                 let origin = Origin::new(client, *place, *number);
-                match made {
+                match inode {
                     Some((ino, generation)) => origin.again(*ino, *generation),
                     None => origin,
                 }

@@ -20,14 +20,14 @@ pub(super) struct Change {
     pub credentials: Credentials,
     /// The file whose bytes or attributes it changes; none for a change of names.
     pub file: Option<InodeNr>,
-    /// What it made: number and generation.
-    pub made: Option<(InodeNr, u32)>,
+    /// The inode that it made or changed: number and generation.
+    pub inode: Option<(InodeNr, u32)>,
     /// The server that answered it.
     pub instance: u64,
     /// What that server said of it.
     pub done: Done,
-    /// By which number it was repeated, if a server died meanwhile.
-    pub tried: Option<u64>,
+    /// The server at which it was repeated last, and by which number, if that was not answered.
+    pub tried: Option<(u64, u64)>,
 }
 
 #[derive(Default)]
@@ -153,10 +153,10 @@ impl Kept {
         self.lock().changes.get(&at).cloned()
     }
 
-    /// It is about to be repeated by this number.
-    pub fn tries(&self, at: u64, number: u64) {
+    /// It is about to be repeated at a server by this number.
+    pub fn tries(&self, at: u64, instance: u64, number: u64) {
         if let Some(change) = self.lock().changes.get_mut(&at) {
-            change.tried = Some(number);
+            change.tried = Some((instance, number));
         }
     }
 

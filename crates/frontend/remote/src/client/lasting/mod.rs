@@ -468,9 +468,12 @@ impl Shared {
         {
             let ino = file_of(&req).and_then(|file| self.opens.ino(file));
             if let Some((request, file, made)) = kept::repeatable(req, ino, &reply, &done) {
+                let changed =
+                    |ino| self.looked_up.generation(ino).map(|generation| (ino, generation));
+                let inode = made.or_else(|| file.and_then(changed));
                 let (credentials, instance, tried) = (cred.clone(), using.instance, None);
                 let change =
-                    kept::Change { request, credentials, file, made, instance, done, tried };
+                    kept::Change { request, credentials, file, inode, instance, done, tried };
                 self.kept.add(change);
             }
         }

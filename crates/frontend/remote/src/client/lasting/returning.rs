@@ -187,16 +187,22 @@ impl Shared {
         gained: &mut HashMap<InodeNr, u64>,
     ) -> Result<()> {
         let Some(change) = self.kept.get(at) else { return Ok(()) };
-        let number = change.tried.unwrap_or_else(|| self.places.repeat());
-        self.kept.tries(at, number);
-        let KeptChange { request, credentials, file, made, instance, done, .. } = change;
+        let (number, tried) = match change.tried {
+            // The connection was lost, and not the server.
+            Some((of, number)) if of == client.terms.instance => (number, number),
+            Some((_, tried)) => (self.places.repeat(), tried),
+            None => (self.places.repeat(), 0),
+        };
+        self.kept.tries(at, client.terms.instance, number);
+        let KeptChange { request, credentials, file, inode, instance, done, .. } = change;
         let kept = Kept {
             instance,
             order: done.order,
             lsn: done.lsn,
-            made,
+            inode,
             place: REPEATS,
             number,
+            tried,
         };
         let again = Some(Change::Kept(kept));
         let ((result, said), owed) = client.call_change(&credentials, request.clone(), again);
@@ -212,14 +218,15 @@ impl Shared {
                 self.kept.repeated(at, client.terms.instance, said);
             }
             (Ok(_), None) => self.kept.drop(at),
+            // The file was removed since, and that is there; or it is lost, which its users are told.
+            (Err(Error::Posix(libc::ESTALE)), _) if file.is_some() => self.kept.drop(at),
             (Err(error), _) => {
                 tracing::error!(
-                    %error, request = super::name(&request), ?file, ?made,
+                    %error, request = super::name(&request), ?inode,
                     "a change is lost: its server died, and it cannot be repeated"
                 );
                 self.kept.drop(at);
-                file.iter().for_each(|ino| self.opens.lose(*ino));
-                made.iter().for_each(|(ino, _)| self.opens.lose(*ino));
+                inode.iter().for_each(|(ino, _)| self.opens.lose(*ino));
             }
         }
         Ok(())

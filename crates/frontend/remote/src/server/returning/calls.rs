@@ -1,8 +1,9 @@
 //! Calls as a server that has clients who come back looks at them.
 
 use siftfs_base::{InodeNr, Result, errno};
+use siftfs_calls::Kept;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, FileService, Handle, Reply, Request, Target};
+use siftfs_proto::{Credentials, FileService, Handle, ROOT_INO, Reply, Request, Target};
 
 /// What of a call's success is a promise that something is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,21 @@ pub(in crate::server) fn file_of(
         Target::Inode(ino) => Some(ino),
         Target::Open(handle) => opened(handle),
     }
+}
+
+/// Is the file of a change that is repeated the one that was changed? Its number may be another
+/// file's by now, if both its end and the other's beginning are durable.
+pub(in crate::server) fn is_of_file(
+    service: &dyn FileService,
+    file: Option<InodeNr>,
+    kept: &Kept,
+) -> bool {
+    let (Some(file), 0) = (file, kept.lsn) else { return true };
+    // Nobody looks up the root, and it is always the same.
+    let Some((ino, generation)) = kept.inode else { return file == ROOT_INO };
+    let asked = service.call(&Credentials::default(), Request::GetAttr { file: file.into() });
+    let found = asked.and_then(Reply::attr).map(|attr| (attr.ino, attr.generation));
+    found == Ok((ino, generation))
 }
 
 /// The answer of a change of names that a server has carried out which died, about this inode.

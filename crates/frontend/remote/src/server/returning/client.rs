@@ -91,7 +91,8 @@ impl Client {
                 Some((result, done)) => Repeated::Done(result.clone(), *done),
                 None => Repeated::Running,
             },
-            Some(known) if known.number > number || known.answer.is_none() => Repeated::Wrong,
+            // A client may give a call up, and its place is free then.
+            Some(known) if known.number > number => Repeated::Wrong,
             _ => match survived {
                 Some(ino) => Repeated::Survived(ino),
                 None => {

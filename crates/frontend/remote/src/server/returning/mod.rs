@@ -6,7 +6,7 @@ mod calls;
 mod client;
 mod keeper;
 
-pub(super) use calls::{Promise, answer_again, file_of, promise};
+pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
 use book::{Book, Part};
@@ -255,7 +255,7 @@ impl Clients {
             (None, Some(_)) => Verdict::Refused(errno(libc::EINVAL)),
             (Some(connection), Some(Change::Once { place, number })) => {
                 match self.wait_open(&over) {
-                    true => self.once(connection, (*place, *number), over),
+                    true => self.once(connection, (*place, *number, *number), over),
                     false => Verdict::Over,
                 }
             }
@@ -352,9 +352,9 @@ impl Clients {
             return Verdict::Refused(errno(libc::EIO));
         };
         match part.has(kept, file) {
-            true => Verdict::There(kept.made.map_or(0, |(ino, _)| ino)),
+            true => Verdict::There(kept.inode.map_or(0, |(ino, _)| ino)),
             // It may have been repeated at a server that died, too.
-            false => self.once(connection, (kept.place, kept.number), over),
+            false => self.once(connection, (kept.place, kept.number, kept.tried), over),
         }
     }
 
@@ -362,11 +362,11 @@ impl Clients {
     fn once(
         &self,
         connection: Connection,
-        (place, number): (u32, u64),
+        (place, number, tried): (u32, u64, u64),
         over: impl Fn() -> bool,
     ) -> Verdict {
         let survived = self.past.values().filter_map(|part| part.found.as_ref()).find_map(|found| {
-            found.reply(connection.client, place, number).map(|carried| carried.ino)
+            found.reply(connection.client, place, tried).map(|carried| carried.ino)
         });
         let mut state = self.lock();
         loop {
