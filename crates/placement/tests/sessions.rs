@@ -283,7 +283,7 @@ fn r31_requests_claim_nothing() {
     let v = world.open();
     let rights = Rights { overrides_access: true, ..Rights::default() };
     let session = begin(&v, Opening::user(1000, 100, rights));
-    let root = Credentials { uid: 0, gid: 0, pid: 1, umask: 0o022 };
+    let root = Credentials { pid: 1, umask: 0o022, ..Credentials::default() };
     let create = Request::Create { parent: ROOT, name: b"f".to_vec(), perm: 0o666 };
     let made = session.call(&root, create);
     let Ok(Reply::Created { attr, .. }) = made else { panic!("{made:?}") };

@@ -41,7 +41,7 @@ pub struct Program<'a> {
 impl Program<'_> {
     fn ask(&self, req: Request) -> Asked<Reply> {
         // Claimed, and not believed.
-        let cred = Credentials { uid: 0, gid: 0, pid: 1, umask: 0 };
+        let cred = Credentials { pid: 1, ..Credentials::default() };
         self.service.call(&cred, req).map_err(|e: Error| e.errno())
     }
 

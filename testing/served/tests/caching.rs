@@ -220,7 +220,7 @@ fn what_is_lost_is_said() {
 fn a_server_that_breaks_a_rule_is_left() {
     let settled = FromServer::Settled { slot: 1, number: 2 };
     let owing = FromServer::Owing { slot: 1, number: 2, result: Ok(Box::new(Reply::Done)) };
-    let again = FromServer::Opened { volume: [0; 16], slots: 1, bytes: 1 };
+    let again = FromServer::Opened { volume: [0; 16], slots: 1, bytes: 1, checks: false };
     let notice = FromServer::Notice { notice: 0, all: false, told: Told::default() };
     for (caches, message, why) in [
         (true, settled.clone(), "settles a call that owes nothing"),
@@ -237,7 +237,8 @@ fn a_server_that_breaks_a_rule_is_left() {
             let end = listener.accept(Some(LIMIT)).unwrap().expect("a client");
             let Connection { sender, mut receiver, .. } = end;
             assert!(matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(ToServer::Open(_)))));
-            sender.send(FromServer::Opened { volume: [1; 16], slots: 4, bytes: 1 << 20 }).unwrap();
+            let (volume, slots, bytes, checks) = ([1; 16], 4, 1 << 20, false);
+            sender.send(FromServer::Opened { volume, slots, bytes, checks }).unwrap();
             sender.send(message).unwrap();
             // Until the client has gone.
             while matches!(receiver.recv(Some(LIMIT)), Ok(Received::Message(_))) {}

@@ -42,3 +42,4 @@ pub use pages::expiry::WriteBack;
 pub use pages::own_mount::{Syncing, apart};
 pub use pages::writers::{Writers, flush};
 pub use serve::gate::Gate;
+pub use serve::rights::vouching;

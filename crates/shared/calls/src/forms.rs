@@ -21,7 +21,7 @@ variants!(FileProtocol: ToServer {
 });
 
 variants!(FileProtocol: FromServer {
-    1 => Opened { volume, slots, bytes },
+    1 => Opened { volume, slots, bytes, checks },
     2 => Refused { reason },
     3 => Answer { slot, number, result },
     4 => Notice { notice, all, told },

@@ -24,7 +24,7 @@ use siftfs_proto::{Credentials, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -125,6 +125,9 @@ pub enum FromServer {
         slots: u32,
         /// Bytes of data that these may carry or ask for together; more is `EAGAIN`.
         bytes: u64,
+        /// The server checks what callers may do: calls of the kernel that the session speaks for
+        /// are to carry their callers' rights.
+        checks: bool,
     },
     /// It is not, and the connection ends.
     Refused {

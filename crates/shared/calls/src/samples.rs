@@ -306,7 +306,7 @@ pub fn to_server() -> Vec<ToServer> {
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
     let opening = |claim| Opening { volume: "vol".into(), claim, caches: true };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
-    let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22 };
+    let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22, rights: Some(Box::default()) };
     all.extend(requests().into_iter().zip(0..).map(|(request, number)| ToServer::Call {
         slot: 63,
         number,
@@ -326,7 +326,7 @@ pub fn from_server() -> Vec<FromServer> {
         names: vec![(2, vec![b'n'])],
     };
     let mut all = vec![
-        FromServer::Opened { volume: *b"0123456789abcdef", slots: 64, bytes: 5 },
+        FromServer::Opened { volume: *b"0123456789abcdef", slots: 64, bytes: 5, checks: true },
         FromServer::Refused { reason: "why".into() },
         FromServer::Notice { notice: 1, all: false, told },
         FromServer::Shares { others: true },

@@ -64,6 +64,10 @@ pub struct Credentials {
     /// Permission bits that what this caller makes does not get, unless the directory has a
     /// default access control list.
     pub umask: u16,
+    /// Groups and capabilities, for a session whose callers the Runtime checks one by one
+    /// ([`crate::Identity::Machine`]); without them the caller has none. All other sessions' count
+    /// for nothing.
+    pub rights: Option<Box<Rights>>,
 }
 
 /// Type of a file, as in a directory entry.
@@ -251,6 +255,23 @@ pub struct Rights {
 }
 
 impl Rights {
+    /// Those of a user without groups and capabilities.
+    pub const NONE: Self = Self {
+        groups: Vec::new(),
+        overrides_access: false,
+        reads_all: false,
+        makes_devices: false,
+        sets_fixed: false,
+        sets_capabilities: false,
+        administers: false,
+        owns_all: false,
+        gives_away: false,
+        keeps_set_id: false,
+        links_all: false,
+        file_size: None,
+        running: Vec::new(),
+    };
+
     /// Those of root.
     pub fn all() -> Self {
         Self {

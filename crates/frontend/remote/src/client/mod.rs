@@ -28,6 +28,7 @@ const OPENING: Duration = Duration::from_secs(30);
 pub struct Client {
     link: Arc<Link>,
     volume: [u8; 16],
+    checks: bool,
     receives: Option<JoinHandle<()>>,
 }
 
@@ -99,7 +100,7 @@ impl Client {
     ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
         sender.send(ToServer::Open(Box::new(opening)))?;
-        let (volume, slots, bytes) = opened(&mut *receiver, &peer)?;
+        let ((volume, checks), slots, bytes) = opened(&mut *receiver, &peer)?;
         let link = Arc::new(Link {
             sender,
             slots: Slots::new(slots, bytes),
@@ -114,12 +115,17 @@ impl Client {
             .name("siftfs-client".into())
             .spawn(move || theirs.receive(receiver))
             .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
-        Ok(Self { link, volume, receives: Some(receives) })
+        Ok(Self { link, volume, checks, receives: Some(receives) })
     }
 
     /// The volume's UUID.
     pub fn volume(&self) -> [u8; 16] {
         self.volume
+    }
+
+    /// The server checks what the callers of this kernel may do: calls are to carry their rights.
+    pub fn checks(&self) -> bool {
+        self.checks
     }
 
     /// The server, in words for messages.
@@ -146,16 +152,16 @@ impl Client {
     }
 }
 
-/// The volume, and what calls there may be.
-type Terms = ([u8; 16], u32, u64);
+/// The volume, whether callers are checked, and what calls there may be.
+type Terms = (([u8; 16], bool), u32, u64);
 
 /// Waits until the server has opened the session.
 fn opened(receiver: &mut dyn Receiver<FromServer>, peer: &str) -> Result<Terms> {
     let refused = |why: &str| Err(Error::Refused(format!("{peer} opens no session: {why}")));
     match receiver.recv(Some(OPENING))? {
-        Received::Message(FromServer::Opened { volume, slots, bytes }) => {
+        Received::Message(FromServer::Opened { volume, slots, bytes, checks }) => {
             match (1..=SLOTS).contains(&slots) {
-                true => Ok((volume, slots, bytes)),
+                true => Ok(((volume, checks), slots, bytes)),
                 false => refused(&format!("it has {slots} slots for calls")),
             }
         }

@@ -7,7 +7,7 @@ mod outbox;
 mod session;
 mod slots;
 
-pub use bounds::bounded;
+pub use bounds::{bounded, bounded_machine};
 
 use crate::Listener;
 use crate::executors::{Execution, Executors};

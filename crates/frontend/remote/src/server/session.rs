@@ -15,7 +15,7 @@ use siftfs_base::{Error, Result, errno};
 use siftfs_calls::{
     Claim, FileProtocol, FromServer, SLOTS, ToServer, check, check_kernels, data_of,
 };
-use siftfs_proto::{Cache, Credentials, FileService, Owed, Reply, Request};
+use siftfs_proto::{Cache, Credentials, FileService, Identity, Owed, Reply, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,6 +88,8 @@ struct Opened {
     caches: bool,
     /// It speaks for a kernel.
     kernel: bool,
+    /// What the kernel's callers may do is checked here.
+    checks: bool,
 }
 
 struct Session<'a> {
@@ -128,7 +130,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     count(&server.counters.opened);
     tracing::debug!(peer, "a session was opened");
     let volume = server.volume.uuid();
-    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES });
+    let checks = opened.checks;
+    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES, checks });
     let session = Session {
         server,
         sender: &*sender,
@@ -174,12 +177,14 @@ fn open(
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let opening = identity::judge(channel, opening.claim, is_called)?;
+    let checks = opening.identity == Identity::Machine;
     let open = |cache| server.volume.open(opening, cache);
     let service = match channel {
+        Channel::Key(line) if checks => super::bounded_machine(line, cache, open)?,
         Channel::Key(line) => super::bounded(line, cache, open)?,
         Channel::Process(_) | Channel::Nobody => open(cache)?,
     };
-    Ok(Opened { service, caches, kernel })
+    Ok(Opened { service, caches, kernel, checks })
 }
 
 impl Session<'_> {

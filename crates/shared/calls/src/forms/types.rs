@@ -12,7 +12,7 @@ use std::time::Duration;
 
 newtypes!(FileProtocol: Handle, Ticket, SectionId, LeaseId);
 
-fields!(FileProtocol: Credentials { uid, gid, pid, umask });
+fields!(FileProtocol: Credentials { uid, gid, pid, umask, rights });
 
 variants!(FileProtocol: Target {} tuple {
     1 => Open(it),

@@ -85,7 +85,7 @@ impl RemoteVolume {
 /// For whom a session is to speak, as a server is asked.
 fn claim(opening: Opening) -> Claim {
     match opening.identity {
-        Identity::Kernel => Claim::Kernel,
+        Identity::Kernel | Identity::Machine => Claim::Kernel,
         Identity::User { .. } if opening.administrator => Claim::Owner,
         Identity::User { uid, gid, rights } => Claim::User { uid, gid, rights },
     }
@@ -100,7 +100,10 @@ impl Source for RemoteVolume {
         let client = self.connect(opening, Some(cache))?;
         // Commands go by the first one.
         let _ = self.front.set(client.clone());
-        Ok(client)
+        Ok(match client.checks() {
+            true => siftfs_fuse::vouching(client),
+            false => client,
+        })
     }
 
     fn lender(&self, _: Opening, _: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
