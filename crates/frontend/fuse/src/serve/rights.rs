@@ -19,7 +19,7 @@ pub fn vouching(inner: Arc<dyn FileService>) -> Arc<dyn FileService> {
 }
 
 /// Does the answer depend on what the caller may do? All that is not listed is decided by what a
-/// user had a file open for, or by nothing, and the caller's set-id bits go with its writes.
+/// user had a file open for, or by nothing.
 fn is_decided(req: &Request) -> bool {
     use Request as R;
     match req {
@@ -29,8 +29,6 @@ fn is_decided(req: &Request) -> bool {
         | R::Hold { .. }
         | R::Release { .. }
         | R::Read { .. }
-        | R::Write { .. }
-        | R::Append { .. }
         | R::WriteBack { .. }
         | R::Fsync { .. }
         | R::Stage { .. }
@@ -73,6 +71,8 @@ fn is_decided(req: &Request) -> bool {
         | R::Open { .. }
         | R::OpenDir { .. }
         | R::ReadDir { .. }
+        | R::Write { .. }
+        | R::Append { .. }
         | R::Allocate { .. }
         | R::GetXattr { .. }
         | R::SetXattr { .. }
