@@ -90,10 +90,11 @@ impl Call<'_> {
             }
             let asked = set.clone();
             let mut set = self.who().may_set_by(tree, (ino, writable), asked.clone())?;
-            // Another machine's kernel says so before a write.
-            if writable && self.session.is_machine() {
-                set.kill_priv |= asked.kill_priv;
-                set.kill_setgid |= asked.kill_setgid;
+            if self.session.is_machine() {
+                // Another machine's kernel says so before a write.
+                set.kill_priv |= writable && asked.kill_priv;
+                set.kill_setgid |= writable && asked.kill_setgid;
+                set.keep_priv = asked.keep_priv && self.who().may_give_all();
             }
             tree.may_set_attr(ino, &set)?;
             st.timed(ino, self.moves(times), |st| st.set_attr(ino, &set))?;

@@ -305,6 +305,13 @@ impl Unchecked<'_> {
         }
     }
 
+    /// Could the caller give back to a file what chown(2) takes away?
+    pub fn may_give_all(self) -> bool {
+        self.0.is_none_or(|Caller { rights, .. }| {
+            rights.owns_all && rights.keeps_set_id && rights.sets_capabilities
+        })
+    }
+
     /// Does the caller own the inode, or may it do as if?
     pub fn is_owner(self, tree: &mut Tree, ino: InodeNr) -> Result<bool> {
         let guard = guarded(tree, ino)?;

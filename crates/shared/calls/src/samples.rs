@@ -306,7 +306,8 @@ pub fn to_server() -> Vec<ToServer> {
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
     let opening = |claim| Opening { volume: "vol".into(), claim, caches: true };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
-    let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22, rights: Some(Box::default()) };
+    let credentials =
+        Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22, rights: Some(Box::default()) };
     all.extend(requests().into_iter().zip(0..).map(|(request, number)| ToServer::Call {
         slot: 63,
         number,

@@ -37,7 +37,6 @@ fn is_decided(req: &Request) -> bool {
         | R::Wait { .. }
         | R::EndSession
         | R::Seek { .. }
-        | R::ListXattr { .. }
         | R::GetFlags { .. }
         | R::GetLock { .. }
         | R::SetLock { .. }
@@ -75,6 +74,7 @@ fn is_decided(req: &Request) -> bool {
         | R::Append { .. }
         | R::Allocate { .. }
         | R::GetXattr { .. }
+        | R::ListXattr { .. }
         | R::SetXattr { .. }
         | R::RemoveXattr { .. }
         | R::SetFlags { .. }

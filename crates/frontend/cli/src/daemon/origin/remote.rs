@@ -15,6 +15,14 @@ use std::sync::{Arc, OnceLock};
 const NO_KERNEL: &str = "over TCP without keys nothing says which machine's kernel it is: let the server ask for \
                          keys, or mount the volume on its machine by its unix socket";
 
+/// Why a server does not carry out what is about the whole volume.
+const NO_ADMINISTRATOR: &str = "the server does this for an administrator's key alone, whose line there has role=admin and squash=none, \
+                                and neither maps nor a subtree";
+
+/// What there is in the place of `subdir=`.
+const NO_SUBDIR: &str = "subdir= would be searched as the volume's owner; a directory for this machine is subtree= in the \
+                         line of its key";
+
 /// A volume that another process serves.
 pub struct RemoteVolume {
     served: Served,
@@ -93,7 +101,13 @@ fn claim(opening: Opening) -> Claim {
 
 impl Source for RemoteVolume {
     fn open(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
-        Ok(self.connect(opening, None)?)
+        let owner = claim(opening.clone()) == Claim::Owner;
+        self.connect(opening, None).map(|client| client as _).map_err(|error| match error {
+            Error::Refused(why) if owner && matches!(self.served.address, Address::Tcp { .. }) => {
+                Error::Refused(format!("{why}; {NO_SUBDIR}"))
+            }
+            error => error,
+        })
     }
 
     fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
@@ -104,6 +118,10 @@ impl Source for RemoteVolume {
             true => siftfs_fuse::vouching(client),
             false => client,
         })
+    }
+
+    fn checks_callers(&self) -> bool {
+        self.front.get().is_some_and(|client| client.checks())
     }
 
     fn lender(&self, _: Opening, _: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
@@ -123,7 +141,14 @@ impl Source for RemoteVolume {
 /// may change what the kernel knows.
 impl FileService for RemoteVolume {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        self.session()?.call(cred, req)
+        let whole = matches!(
+            req,
+            Request::Status | Request::SyncAll | Request::Checkpoint | Request::Trim { .. }
+        );
+        match self.session()?.call(cred, req) {
+            Err(Error::Posix(libc::EPERM)) if whole => Err(Error::Refused(NO_ADMINISTRATOR.into())),
+            result => result,
+        }
     }
 
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
