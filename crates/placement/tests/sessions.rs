@@ -226,6 +226,54 @@ fn r52_a_machine_uses_what_its_users_were_given() {
     world.e2fsck();
 }
 
+/// Which changes of a machine take set-id bits away: by a caller without rights, and by pages that
+/// can be of no mapping. A stranger's word takes nothing.
+///
+/// Seen to fail when pages that are written back keep the bits in any case, and when the kernel's
+/// word is followed for a file that the session may not write.
+#[test]
+fn r52_set_id_bits_go_with_a_machines_writes() {
+    let world = World::new(1);
+    let v = world.open();
+    let owner = begin(&v, Opening::owner());
+    let perm = |perm: u16| SetAttr { perm: Some(perm), ..SetAttr::default() };
+    let user = Credentials { uid: 7, gid: 7, ..Credentials::default() };
+    for (access, asked, left) in [
+        (None, "word", 0o4777),
+        (Some(Access::Write), "word", 0o777),
+        (Some(Access::Write), "pages", 0o777),
+        (Some(Access::Both), "pages", 0o4777),
+        (Some(Access::Write), "write", 0o777),
+        (Some(Access::Write), "space", 0o777),
+    ] {
+        let (ino, handle) = create(&owner, "f");
+        let set = |set| Request::SetAttr { file: handle.into(), set, times: true };
+        ask(&owner, set(perm(0o4777))).expect("its mode");
+        let machine = begin(&v, Opening::machine());
+        let call = |req| machine.call(&user, req);
+        call(Request::Lookup { parent: ROOT, name: b"f".to_vec() }).expect("found");
+        if let Some(access) = access {
+            call(Request::open(ino, access)).expect("opened");
+        }
+        let (file, offset, times) = (Target::Inode(ino), 0, true);
+        let word = SetAttr { kill_priv: true, kill_setgid: true, ..SetAttr::default() };
+        let change = match asked {
+            "word" => Request::SetAttr { file, set: word, times },
+            "pages" => Request::WriteBack { file, offset, data: vec![1].into(), times },
+            "write" => Request::write(ino, 0, vec![1]),
+            _ => Request::Allocate { file, mode: Allocate::Grow, offset, len: 1, times },
+        };
+        call(change).expect("carried out");
+        let attr = call(Request::GetAttr { file }).and_then(Reply::attr).expect("attributes");
+        assert_eq!(attr.perm, left, "{asked} by {access:?}");
+        drop(machine);
+        ask(&owner, Request::Unlink { parent: ROOT, name: b"f".to_vec() }).expect("gone");
+    }
+    drop(owner);
+    v.close().expect("close");
+    world.e2fsck();
+}
+
 /// Only an administrator's session asks for what concerns everybody.
 #[test]
 fn r31_administration_is_for_administrators() {

@@ -95,7 +95,7 @@ impl Pair {
 
     fn one(&self, (caller, speaks): (&Who, Speaks), call: &Ask, report: &mut Report) -> Result<()> {
         let before = there(&self.root).map_err(said)?;
-        if is_the_kernels_alone(call, &before) || is_read_to_be_executed(call, &before, speaks) {
+        if is_the_kernels_alone(call, &before) || is_a_machines_alone(call, &before, speaks) {
             return Ok(());
         }
         let wanted = kernel::call(&self.root, caller, call);
@@ -150,13 +150,18 @@ fn is_the_kernels_alone(call: &Ask, tree: &Tree) -> bool {
     }
 }
 
-/// Another machine reads what its users may execute, whether they may read it or not.
-fn is_read_to_be_executed(call: &Ask, tree: &Tree, speaks: Speaks) -> bool {
+/// Another machine reads what its users may execute, whether they may read it or not, and its
+/// kernel takes capabilities away in the name of a file's owner before a chown(2).
+fn is_a_machines_alone(call: &Ask, tree: &Tree, speaks: Speaks) -> bool {
+    if speaks == Speaks::ForOne {
+        return false;
+    }
     match call {
         Ask::Open { path, read: true, write: false, truncate: false } => {
             let executable = |node: &Node| node.perm & 0o111 != 0 || !node.xattrs.is_empty();
-            speaks == Speaks::ForAll && tree.get(path).is_some_and(executable)
+            tree.get(path).is_some_and(executable)
         }
+        Ask::RemoveXattr(_, name) => *name == "security.capability",
         _ => false,
     }
 }
