@@ -205,17 +205,7 @@ fn r52_a_machine_uses_what_its_users_were_given() {
     for req in writes() {
         assert!(ask(&machine, req.clone()).is_ok(), "{req:?}");
     }
-    // Nobody else has the rights of root.
-    let stranger = Credentials { uid: 7, gid: 7, ..Credentials::default() };
-    let call = |req| machine.call(&stranger, req).map_err(|e: Error| e.errno());
-    let set = SetAttr { perm: Some(0o777), ..SetAttr::default() };
-    assert_eq!(call(Request::SetAttr { file, set, times: true }), Err(libc::EPERM));
-    assert_eq!(call(Request::open(ino, Access::Write)), Err(libc::EACCES));
-    let make = || Request::MakeDir { parent: ROOT, name: b"e".to_vec(), perm: 0o755 };
-    assert_eq!(call(make()), Err(libc::EACCES));
-    let rights = Rights { overrides_access: true, ..Rights::default() };
-    let mighty = Credentials { rights: Some(Box::new(rights)), ..stranger };
-    assert!(machine.call(&mighty, make()).is_ok());
+    callers_are_checked(&machine, ino);
     // Forgotten, all of that is over.
     assert!(ask(&machine, Request::Forget { ino, count: 1 }).is_ok());
     assert_eq!(ask(&machine, read()), Err(libc::ESTALE));
@@ -224,6 +214,20 @@ fn r52_a_machine_uses_what_its_users_were_given() {
     drop((machine, other, kernel));
     v.close().expect("close");
     world.e2fsck();
+}
+
+/// Each call of a machine has the rights that it brings.
+fn callers_are_checked(machine: &Session, ino: u32) {
+    let stranger = Credentials { uid: 7, gid: 7, ..Credentials::default() };
+    let call = |req| machine.call(&stranger, req).map_err(|e: Error| e.errno());
+    let set = SetAttr { perm: Some(0o777), ..SetAttr::default() };
+    assert_eq!(call(Request::SetAttr { file: ino.into(), set, times: true }), Err(libc::EPERM));
+    assert_eq!(call(Request::open(ino, Access::Write)), Err(libc::EACCES));
+    let make = || Request::MakeDir { parent: ROOT, name: b"e".to_vec(), perm: 0o755 };
+    assert_eq!(call(make()), Err(libc::EACCES));
+    let rights = Rights { overrides_access: true, ..Rights::default() };
+    let mighty = Credentials { rights: Some(Box::new(rights)), ..stranger };
+    assert!(machine.call(&mighty, make()).is_ok());
 }
 
 /// Which changes of a machine take set-id bits away: by a caller without rights, and by pages that

@@ -25,6 +25,7 @@ mod pages;
 mod serve;
 
 pub use front::cache::Front;
+pub use front::rights::vouching;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use logs::tokens::{Peer, Redeemed, Tokens};
@@ -42,4 +43,3 @@ pub use pages::expiry::WriteBack;
 pub use pages::own_mount::{Syncing, apart};
 pub use pages::writers::{Writers, flush};
 pub use serve::gate::Gate;
-pub use serve::rights::vouching;

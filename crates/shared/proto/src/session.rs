@@ -9,9 +9,9 @@ pub enum Identity {
     /// The local kernel. It speaks for every user of the machine and has checked what the user may
     /// do. Only it may name an inode by a number that it has not looked up.
     Kernel,
-    /// The kernel of another machine. It speaks for every user of that machine, and each call brings
-    /// its caller's ids and rights, which the Runtime checks. It names what it has looked up by
-    /// number, and may read and write by number what it has had open for that.
+    /// The kernel of another machine. It speaks for every user of that machine, and each call
+    /// brings its caller's ids and rights, which the Runtime checks. It names what it has looked up
+    /// by number, and may read and write by number what it has had open for that.
     Machine,
     /// One user. Its requests act with these ids and rights, whatever credentials they carry;
     /// process id and umask are taken from those.

@@ -87,8 +87,8 @@ fn a_served_volume_is_not_mounted_by_its_path() {
     served.end();
 }
 
-/// With keys a machine has a mount over TCP, whatever its line leaves of its users; but a host's key
-/// is for blocks.
+/// With keys a machine has a mount over TCP, whatever its line leaves of its users. A host's key is
+/// for blocks alone.
 #[test]
 fn a_kernel_with_a_key_is_believed_over_tcp() {
     for (line, why) in [

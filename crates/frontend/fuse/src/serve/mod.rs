@@ -17,7 +17,6 @@ pub(crate) mod kernel_times;
 pub(crate) mod open_files;
 mod page_debts;
 pub(crate) mod privileges;
-pub(crate) mod rights;
 pub(crate) mod scope;
 pub(crate) mod server;
 mod stale;
