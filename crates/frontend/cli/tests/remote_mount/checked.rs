@@ -38,7 +38,7 @@ impl Checked {
         let more: Vec<&str> = admits.iter().map(String::as_str).collect();
         let server = Served::at(&setup, "tcp:127.0.0.1:0", &more);
         siftfs(&["mount", &server.address, setup.dir(), "-o", &keys.option()]).ok();
-        Self { setup, keys: keys, server: Some(server) }
+        Self { setup, keys, server: Some(server) }
     }
 
     pub fn p(&self, name: &str) -> PathBuf {
