@@ -90,7 +90,7 @@ fn vouched<'a>(cred: &'a Credentials, req: &Request) -> Cow<'a, Credentials> {
     if cred.pid == 0 || !is_decided(req) {
         return Cow::Borrowed(cred);
     }
-    let rights = caller::groups_and_capabilities(cred);
+    let rights = caller::vouched(cred);
     Cow::Owned(Credentials { rights: Some(Box::new(rights)), ..cred.clone() })
 }
 

@@ -51,3 +51,15 @@ fn other_calls_are_as_they_were() {
     service.call(&Credentials::default(), lookup()).unwrap();
     assert_eq!(*told.0.lock().unwrap(), [me, Credentials::default()]);
 }
+
+/// A thread that asks with other credentials than its own has not its own groups and capabilities.
+#[test]
+fn other_credentials_are_not_the_threads() {
+    let told = Arc::new(Told::default());
+    let service = vouching(told.clone());
+    let own = rustix::process::geteuid().as_raw();
+    let (pid, uid) = (std::process::id(), own + 12345);
+    service.call(&Credentials { uid, pid, ..Credentials::default() }, lookup()).unwrap();
+    let rights = told.0.lock().unwrap()[0].rights.clone().expect("rights");
+    assert_eq!(*rights, siftfs_proto::Rights::NONE);
+}

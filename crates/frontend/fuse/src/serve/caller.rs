@@ -86,18 +86,30 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
     Rights {
         links_all: std::fs::read(PROTECTED_HARDLINKS).is_ok_and(|text| text.starts_with(b"0")),
         file_size: file_size_limit(cred.pid),
-        ..groups_and_capabilities(cred)
+        ..groups_and_capabilities(cred, &whole_status(cred.pid).unwrap_or_default())
     }
 }
 
-/// The caller's groups, and what its capabilities come to, from one reading of its status.
-pub(crate) fn groups_and_capabilities(cred: &Credentials) -> Rights {
+/// What a server that checks callers is told of this one. A thread may ask with other credentials
+/// than its own (an overlay, which copies a file up as the user that mounted it): then its status
+/// says nothing of them, and they are root's, or those of a user without groups.
+pub(crate) fn vouched(cred: &Credentials) -> Rights {
     let text = whole_status(cred.pid).unwrap_or_default();
+    let own = field_of(&text, "Uid:").and_then(|ids| ids.split_whitespace().nth(3));
+    let own: Option<u32> = own.and_then(|uid| uid.parse().ok());
+    match own.is_none_or(|own| own == cred.uid) {
+        true => groups_and_capabilities(cred, &text),
+        false => groups_and_capabilities(cred, ""),
+    }
+}
+
+/// The caller's groups, and what its capabilities come to, from the text of its status.
+fn groups_and_capabilities(cred: &Credentials, text: &str) -> Rights {
     let groups = match cred.uid {
         UNKNOWN => "",
-        _ => field_of(&text, "Groups:").unwrap_or_default(),
+        _ => field_of(text, "Groups:").unwrap_or_default(),
     };
-    let set = capabilities(cred, &text);
+    let set = capabilities(cred, text);
     let can = |capability: u32| set & 1 << capability != 0;
     Rights {
         groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
