@@ -2,7 +2,7 @@
 
 use crate::draw::{Ask, Who, ask, who};
 use crate::kernel;
-use crate::session::{Program, opening};
+use crate::session::{Program, Speaks, brought, opening};
 use crate::tree::{Node, Plan, Tree, clear, here, there};
 use siftfs_base::Rng;
 use siftfs_device::MemDevice;
@@ -74,7 +74,7 @@ impl Pair {
     ///
     /// # Errors
     /// The first one that differs.
-    pub fn run(&self, seed: u64, cases: u64) -> Result<Report> {
+    pub fn run(&self, speaks: Speaks, seed: u64, cases: u64) -> Result<Report> {
         let mut report = Report::default();
         let mut round = 0;
         while report.cases < cases {
@@ -84,7 +84,7 @@ impl Pair {
             plan.make_here(&*self.volume.endpoint());
             for case in 0..ROUND {
                 let (caller, call) = (who(&mut rng), ask(&mut rng));
-                self.one(&caller, &call, &mut report).map_err(|Failed(text)| {
+                self.one((&caller, speaks), &call, &mut report).map_err(|Failed(text)| {
                     Failed(format!("seed {seed}, round {round}, case {case}: {text}"))
                 })?;
             }
@@ -93,14 +93,17 @@ impl Pair {
         Ok(report)
     }
 
-    fn one(&self, caller: &Who, call: &Ask, report: &mut Report) -> Result<()> {
+    fn one(&self, (caller, speaks): (&Who, Speaks), call: &Ask, report: &mut Report) -> Result<()> {
         let before = there(&self.root).map_err(said)?;
-        if is_the_kernels_alone(call, &before) {
+        if is_the_kernels_alone(call, &before) || is_a_machines_alone(call, &before, speaks) {
             return Ok(());
         }
         let wanted = kernel::call(&self.root, caller, call);
-        let session = self.volume.session(opening(caller, self.links_all)).map_err(said)?;
-        let got = Program { service: &*session }.call(call);
+        let opening = opening(caller, speaks, self.links_all);
+        let session = self.volume.session(opening).map_err(said)?;
+        let cred = brought(caller, speaks, self.links_all);
+        let by_number = speaks == Speaks::ForAll;
+        let got = Program { service: &*session, cred, by_number }.call(call);
         drop(session);
         report.cases += 1;
         match wanted {
@@ -143,6 +146,22 @@ fn is_the_kernels_alone(call: &Ask, tree: &Tree) -> bool {
         }
         Ask::SetFlags(path, _) => is(path, "lpc"),
         Ask::Chmod(path, _) | Ask::Truncate(path, _) | Ask::Unnamed(path) => is(path, "l"),
+        _ => false,
+    }
+}
+
+/// Another machine reads what its users may execute, whether they may read it or not, and its
+/// kernel takes capabilities away in the name of a file's owner before a chown(2).
+fn is_a_machines_alone(call: &Ask, tree: &Tree, speaks: Speaks) -> bool {
+    if speaks == Speaks::ForOne {
+        return false;
+    }
+    match call {
+        Ask::Open { path, read: true, write: false, truncate: false } => {
+            let executable = |node: &Node| node.perm & 0o111 != 0 || !node.xattrs.is_empty();
+            tree.get(path).is_some_and(executable)
+        }
+        Ask::RemoveXattr(_, name) => *name == "security.capability",
         _ => false,
     }
 }

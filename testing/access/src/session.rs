@@ -6,15 +6,43 @@ use siftfs_base::{Error, InodeNr};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Attr, Credentials, FileKind, FileService, Handle, Opening, ROOT_INO, RenameMode, Reply,
-    Request, Rights, SetAttr, SetTime, XattrMode,
+    Request, Rights, SetAttr, SetTime, Target, XattrMode,
 };
 
 type Said = Result<(), i32>;
 type Asked<T> = Result<T, i32>;
 
+/// How a session is opened for a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// For that caller alone.
+    ForOne,
+    /// For a machine's users: each call brings its caller.
+    ForAll,
+}
+
 /// How a session of this caller is opened.
-pub fn opening(who: &Who, links_all: bool) -> Opening {
-    let rights = Rights {
+pub fn opening(who: &Who, speaks: Speaks, links_all: bool) -> Opening {
+    match speaks {
+        Speaks::ForOne => Opening::user(who.uid, who.gid, rights(who, links_all)),
+        Speaks::ForAll => Opening::machine(),
+    }
+}
+
+/// The caller that its calls bring: one that is believed, or root in the place of one that is not.
+pub fn brought(who: &Who, speaks: Speaks, links_all: bool) -> Credentials {
+    let nobody = Credentials { pid: 1, ..Credentials::default() };
+    match speaks {
+        Speaks::ForOne => nobody,
+        Speaks::ForAll => {
+            let rights = Some(Box::new(rights(who, links_all)));
+            Credentials { uid: who.uid, gid: who.gid, rights, ..nobody }
+        }
+    }
+}
+
+fn rights(who: &Who, links_all: bool) -> Rights {
+    Rights {
         groups: who.groups.clone(),
         gives_away: who.can(0),
         overrides_access: who.can(1),
@@ -28,21 +56,22 @@ pub fn opening(who: &Who, links_all: bool) -> Opening {
         links_all,
         file_size: None,
         running: Vec::new(),
-    };
-    Opening::user(who.uid, who.gid, rights)
+    }
 }
 
 /// A session, as a program with a path would use it.
 pub struct Program<'a> {
     /// Its end of the protocol.
     pub service: &'a dyn FileService,
+    /// The caller that each call brings.
+    pub cred: Credentials,
+    /// Files are named by their inodes' numbers, as a kernel does it, and not by handles.
+    pub by_number: bool,
 }
 
 impl Program<'_> {
     fn ask(&self, req: Request) -> Asked<Reply> {
-        // Claimed, and not believed.
-        let cred = Credentials { uid: 0, gid: 0, pid: 1, umask: 0, ..Credentials::default() };
-        self.service.call(&cred, req).map_err(|e: Error| e.errno())
+        self.service.call(&self.cred, req).map_err(|e: Error| e.errno())
     }
 
     fn attr(&self, req: Request) -> Asked<Attr> {
@@ -82,8 +111,12 @@ impl Program<'_> {
         self.attr(Request::Lookup { parent, name })
     }
 
-    fn hold(&self, path: &str) -> Asked<Handle> {
-        self.opened(Request::Hold { ino: self.find(path)?.ino })
+    fn hold(&self, path: &str) -> Asked<Target> {
+        let ino = self.find(path)?.ino;
+        match self.by_number {
+            true => Ok(ino.into()),
+            false => self.opened(Request::Hold { ino }).map(Target::from),
+        }
     }
 
     fn open(&self, path: &str, access: Access, truncate: bool) -> Asked<Handle> {
@@ -178,7 +211,11 @@ impl Program<'_> {
             }
             Ask::Write(path) => {
                 let handle = self.open(path, Access::Write, false)?;
-                self.ask(Request::write(handle, 0, b"w".to_vec())).map(drop)
+                let file = match self.by_number {
+                    true => self.find(path)?.ino.into(),
+                    false => Target::from(handle),
+                };
+                self.ask(Request::write(file, 0, b"w".to_vec())).map(drop)
             }
             Ask::Chmod(path, perm) => {
                 self.set(path, SetAttr { perm: Some(*perm), ..SetAttr::default() })
@@ -207,14 +244,14 @@ impl Program<'_> {
     }
 
     fn set(&self, path: &str, set: SetAttr) -> Said {
-        let file = self.hold(path)?.into();
+        let file = self.hold(path)?;
         self.ask(Request::SetAttr { file, set, times: true }).map(drop)
     }
 
     fn attributes(&self, ask: &Ask) -> Said {
         match ask {
             Ask::GetXattr(path, name) => {
-                let (file, name) = (self.hold(path)?.into(), name.as_bytes().to_vec());
+                let (file, name) = (self.hold(path)?, name.as_bytes().to_vec());
                 self.ask(Request::GetXattr { file, name }).map(drop)
             }
             Ask::SetXattr(path, name) => self.set_xattr(path, name, value_of(name)),
@@ -222,15 +259,15 @@ impl Program<'_> {
                 self.set_xattr(path, "system.posix_acl_access", acl_bytes(list))
             }
             Ask::RemoveXattr(path, name) => {
-                let (file, name) = (self.hold(path)?.into(), name.as_bytes().to_vec());
+                let (file, name) = (self.hold(path)?, name.as_bytes().to_vec());
                 self.ask(Request::RemoveXattr { file, name, times: true }).map(drop)
             }
             Ask::ListXattr(path) => {
-                let file = self.hold(path)?.into();
+                let file = self.hold(path)?;
                 self.ask(Request::ListXattr { file }).map(drop)
             }
             Ask::SetFlags(path, wanted) => {
-                let file = self.hold(path)?.into();
+                let file = self.hold(path)?;
                 let flags = match self.ask(Request::GetFlags { file })? {
                     Reply::Flags(flags) => flags,
                     other => panic!("no flags: {other:?}"),
@@ -243,7 +280,7 @@ impl Program<'_> {
     }
 
     fn set_xattr(&self, path: &str, name: &str, value: Vec<u8>) -> Said {
-        let (file, name) = (self.hold(path)?.into(), name.as_bytes().to_vec());
+        let (file, name) = (self.hold(path)?, name.as_bytes().to_vec());
         let (mode, kill_setgid) = (XattrMode::Set, false);
         self.ask(Request::SetXattr { file, name, value, mode, kill_setgid }).map(drop)
     }

@@ -180,7 +180,7 @@ impl Generator {
             return Credentials::default();
         }
         let umask = self.rng.pick(&[0, 0o022, 0o077]).copied().unwrap_or(0);
-        Credentials { uid: 1000, gid: 100, pid: 0, umask, ..Credentials::default() }
+        Credentials { uid: 1000, gid: 100, umask, ..Credentials::default() }
     }
 
     fn name(&mut self) -> Vec<u8> {

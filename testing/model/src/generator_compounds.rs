@@ -121,7 +121,7 @@ impl Generator {
             keeps_set_id: self.rng.chance(20),
             ..Rights::default()
         };
-        (Credentials { uid: 1000, gid, pid: 0, umask, ..Credentials::default() }, rights)
+        (Credentials { uid: 1000, gid, umask, ..Credentials::default() }, rights)
     }
 
     /// Mostly all results; else some, and seldom more bytes than the caller takes.

@@ -3,8 +3,8 @@
 use siftfs_base::Result;
 use siftfs_keys::{AuthorizedLine, KeyPair};
 use siftfs_placement::LocalVolume;
-use siftfs_proto::{Cache, FileService, Opening};
-use siftfs_remote::{Served, bounded};
+use siftfs_proto::{Cache, FileService, Identity, Opening};
+use siftfs_remote::{Served, bounded, bounded_machine};
 use std::sync::Arc;
 
 /// A volume whose clients all have the key of one line. What they claim is believed as the channel
@@ -35,7 +35,12 @@ impl Served for BoundedVolume {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Arc<dyn FileService>> {
-        bounded(&self.line, cache, |cache| self.volume.open(opening, cache))
+        let machine = opening.identity == Identity::Machine;
+        let open = |cache| self.volume.open(opening, cache);
+        match machine {
+            true => bounded_machine(&self.line, cache, open),
+            false => bounded(&self.line, cache, open),
+        }
     }
 }
 

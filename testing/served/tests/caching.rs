@@ -216,7 +216,8 @@ fn what_is_lost_is_said() {
 }
 
 fn opened(volume: [u8; 16]) -> FromServer {
-    FromServer::Opened { volume, slots: 4, bytes: 1 << 20, instance: 1, back: Back::New }
+    let (slots, bytes, checks, instance, back) = (4, 1 << 20, false, 1, Back::New);
+    FromServer::Opened { volume, slots, bytes, checks, instance, back }
 }
 
 /// What a server says that makes no sense ends the connection, and nothing else.

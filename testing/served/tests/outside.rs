@@ -308,6 +308,19 @@ fn has_canary(bytes: &[u8]) -> bool {
 /// without the checks that a wire makes before.
 #[test]
 fn nothing_outside_is_changed_or_shown() {
+    nothing_outside("", Opening::owner, &Credentials::default());
+}
+
+/// Another machine's kernel, whose callers are root and are believed: by an inode's number alone it
+/// may ask for anything that a user's session needs a handle for.
+#[test]
+fn r52_a_machine_gets_nothing_from_outside() {
+    let rights = Some(Box::new(Rights::all()));
+    let root = Credentials { rights, ..Credentials::default() };
+    nothing_outside("squash=none", Opening::machine, &root);
+}
+
+fn nothing_outside(options: &str, opening: impl Fn() -> Opening, cred: &Credentials) {
     let (seeds, requests) = match std::env::var_os("SIFTFS_LONG").is_some() {
         true => (200, 3000),
         false => (6, 1500),
@@ -319,14 +332,15 @@ fn nothing_outside_is_changed_or_shown() {
         let (before, inside) = outside(&driver);
         let stands_out: BTreeSet<InodeNr> =
             before.nodes.keys().copied().filter(|ino| *ino != ROOT_INO).chain([inside]).collect();
-        let bounded = BoundedVolume::new(&driver.volume, line(&format!("subtree={INSIDE}")));
-        let client = bounded.open(Opening::owner(), None).unwrap();
+        let bounded =
+            BoundedVolume::new(&driver.volume, line(&format!("{options} subtree={INSIDE}")));
+        let client = bounded.open(opening(), None).unwrap();
         let inodes = stands_out.iter().copied().chain([ROOT_INO]).collect();
         let mut hostile = Hostile { rng: Rng::new(seed), inodes, handles: Vec::new() };
         for _ in 0..requests {
             let req = hostile.next();
             let named = format!("{req:?}");
-            let Ok(reply) = ask(&*client, req) else { continue };
+            let Ok(reply) = client.call(cred, req) else { continue };
             answered += 1;
             for ino in hostile.learn(&reply) {
                 assert!(!stands_out.contains(&ino), "seed {seed}: {named} shows {ino}: {reply:?}");

@@ -9,6 +9,8 @@ mod acls;
 mod attrs;
 #[path = "posix/c_library.rs"]
 mod c_library;
+#[path = "posix/checked.rs"]
+mod checked;
 #[path = "posix/data.rs"]
 mod data;
 #[path = "posix/examples.rs"]

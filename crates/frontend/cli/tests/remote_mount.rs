@@ -3,6 +3,8 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+#[path = "remote_mount/checked.rs"]
+mod checked;
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
 #[path = "remote_mount/returns.rs"]

@@ -25,6 +25,7 @@ mod pages;
 mod serve;
 
 pub use front::cache::Front;
+pub use front::rights::vouching;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use logs::tokens::{Peer, Redeemed, Tokens};

@@ -12,7 +12,7 @@ mod server;
 
 pub use client::{Client, Dial, Lasting, Patience};
 pub use executors::{Execution, Schedule};
-pub use server::{Before, Counts, Served, Server, bounded};
+pub use server::{Before, Counts, Served, Server, bounded, bounded_machine};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
 pub use siftfs_transport::{Address, Secured, ServerTls, TransportOptions, Trust};

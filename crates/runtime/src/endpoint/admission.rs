@@ -48,7 +48,7 @@ impl Call<'_> {
         }
         let naming = match opening.identity {
             Identity::Kernel => None,
-            Identity::User { .. } => self.name(req)?,
+            Identity::Machine | Identity::User { .. } => self.name(req)?,
         };
         Ok(Admitted { _naming: naming, _in_flight: in_flight })
     }
@@ -73,15 +73,21 @@ impl Call<'_> {
     }
 
     /// Every inode that the request names is one that the session has looked up, and is not
-    /// forgotten until the answer. A bare number in place of an open file is the kernel's alone.
+    /// forgotten until the answer. A bare number in place of an open file is a kernel's alone, and
+    /// another machine's kernel has looked that up, too.
     fn name(&self, req: &Request) -> Result<Option<RwLockReadGuard<'_, ()>>> {
         let stale = || errno(libc::ESTALE);
-        let Names { file, inodes } = named(req);
+        let Names { file, inodes: [one, other] } = named(req);
+        let file = file.and_then(|file| match file {
+            Target::Inode(ino) => Some(ino),
+            Target::Open(_) => None,
+        });
         // A kernel alone closes descriptors.
         let kernels = matches!(req, Request::CloseLocks { .. });
-        if kernels || matches!(file, Some(Target::Inode(_))) {
+        if !self.session.has_pages() && (kernels || file.is_some()) {
             return Err(stale());
         }
+        let inodes = [file.or(one), other];
         if inodes == [None, None] {
             return Ok(None);
         }

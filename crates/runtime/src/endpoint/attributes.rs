@@ -3,10 +3,13 @@
 use super::Call;
 use crate::namespace::acl::is_acl;
 use crate::namespace::unchecked::known_to;
-use crate::state::State;
+use crate::state::{State, Tree};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Reply, Request, SetAttr, Target};
+
+/// What gives a program capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
 
 impl Call<'_> {
     /// Carries out a request about attributes.
@@ -85,7 +88,14 @@ impl Call<'_> {
             if set.size.is_none() {
                 tree.may_set_attr(ino, &set)?;
             }
-            let set = self.who().may_set_by(tree, (ino, writable), set.clone())?;
+            let asked = set.clone();
+            let mut set = self.who().may_set_by(tree, (ino, writable), asked.clone())?;
+            if self.session.is_machine() {
+                // Another machine's kernel says so before a write.
+                set.kill_priv |= writable && asked.kill_priv;
+                set.kill_setgid |= writable && asked.kill_setgid;
+                set.keep_priv = asked.keep_priv && self.who().may_give_all();
+            }
             tree.may_set_attr(ino, &set)?;
             st.timed(ino, self.moves(times), |st| st.set_attr(ino, &set))?;
             if set.size.is_some() && self.session.is_kernel() {
@@ -96,14 +106,27 @@ impl Call<'_> {
         attr.map(Reply::Attr)
     }
 
+    /// May a caller of another machine's kernel take the file's capabilities away because it writes
+    /// the file, or gives it away?
+    fn goes_with_write(&self, tree: &mut Tree, ino: InodeNr) -> Result<bool> {
+        if !self.session.is_machine() {
+            return Ok(false);
+        }
+        let written = tree.target((self.session.id, ino.into()), Access::Write).is_ok();
+        Ok(written || self.who().is_owner(tree, ino)?)
+    }
+
     fn remove_xattr(&self, ino: InodeNr, name: &[u8], times: bool) -> Result<Reply> {
         if is_acl(name) && !times {
             return Err(errno(libc::EINVAL));
         }
         self.runtime.mutate(&self.doing, |st| {
             // Capabilities that a kernel removes go with a write.
-            st.metadata.tree.may_set_xattr(ino, name, self.session.is_kernel())?;
-            self.who().may_change_xattr(&mut st.metadata.tree, ino, name)?;
+            let tree = &mut st.metadata.tree;
+            tree.may_set_xattr(ino, name, self.session.has_pages())?;
+            if !(name == CAPABILITY && self.goes_with_write(tree, ino)?) {
+                self.who().may_change_xattr(tree, ino, name)?;
+            }
             if is_acl(name) {
                 return st.metadata.remove_acl(ino, name).map(|()| Reply::Done);
             }

@@ -23,7 +23,7 @@ impl Call<'_> {
         match opening.identity {
             Identity::Kernel => {}
             Identity::User { uid, .. } if owner(uid) => {}
-            Identity::User { .. } => return Err(errno(libc::EPERM)),
+            Identity::User { .. } | Identity::Machine => return Err(errno(libc::EPERM)),
         }
         if inodes.len() > HOLD_MOST {
             return Err(errno(libc::E2BIG));

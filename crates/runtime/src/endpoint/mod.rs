@@ -12,7 +12,6 @@ mod names;
 mod operations;
 
 use crate::locks::relock;
-use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
 use crate::session::{Doing, Session, recall};
@@ -75,9 +74,10 @@ impl Endpoint {
         runtime.file_locks.begin(session.id, session.opening.limits.locks);
         let mut st = runtime.lock();
         let references = &mut st.metadata.tree.inodes.references;
-        match lends {
-            true => references.begin_lending(session.id),
-            false => references.begin(session.id),
+        match session.opening.identity {
+            _ if lends => references.begin_lending(session.id),
+            Identity::Machine => references.begin_machine(session.id),
+            Identity::Kernel | Identity::User { .. } => references.begin(session.id),
         }
         drop(st);
         Ok(Arc::new(Self { runtime: runtime.clone(), session }))
@@ -399,10 +399,7 @@ impl Runtime {
 impl Call<'_> {
     /// The caller, if nobody has checked yet what it may do.
     pub(super) fn who(&self) -> Unchecked<'_> {
-        Unchecked(match &self.session.opening.identity {
-            Identity::Kernel => None,
-            Identity::User { rights, .. } => Some(Caller { cred: self.cred, rights }),
-        })
+        Unchecked(self.session.checked(self.cred))
     }
 
     /// Do the times of a file move with a change of its data? They stay only for a kernel that owns
@@ -485,11 +482,18 @@ impl Tree {
         (session, file): (SessionId, Target),
         may: impl FnOnce(Option<Access>) -> bool,
     ) -> Result<InodeNr> {
+        let references = &self.inodes.references;
         let handle = match file {
-            Target::Inode(ino) => return Ok(ino),
+            Target::Inode(ino) => {
+                let access = references.granted(session, ino);
+                return match access.is_none_or(may) {
+                    true => Ok(ino),
+                    false => Err(errno(libc::EBADF)),
+                };
+            }
             Target::Open(handle) => handle,
         };
-        let opened = self.inodes.references.opened(session, handle.0);
+        let opened = references.opened(session, handle.0);
         let opened = opened.filter(|opened| may(opened.access));
         opened.map(|opened| opened.ino).ok_or_else(|| errno(libc::EBADF))
     }

@@ -18,6 +18,7 @@ use siftfs_proto::{FileKind, RenameMode, SetAttr, flags};
 
 const S_ISGID: u16 = 0o2000;
 const S_ISVTX: u16 = 0o1000;
+const EXECUTE: u16 = 1;
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// The caller, if nobody has checked yet what it may do; none for the local kernel's session.
@@ -207,6 +208,14 @@ impl Unchecked<'_> {
         may_use(tree, caller, ino, reads | writes)
     }
 
+    /// May the file be executed?
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn may_execute(self, tree: &mut Tree, ino: InodeNr) -> Result<()> {
+        self.0.map_or(Ok(()), |caller| may_use(tree, caller, ino, EXECUTE))
+    }
+
     /// May the entries of a directory be read?
     ///
     /// # Errors
@@ -294,6 +303,19 @@ impl Unchecked<'_> {
             true => Ok(!caller.rights.keeps_set_id && !caller.is_in(guard.gid)),
             false => Err(errno(libc::EPERM)),
         }
+    }
+
+    /// Could the caller give back to a file what chown(2) takes away?
+    pub fn may_give_all(self) -> bool {
+        self.0.is_none_or(|Caller { rights, .. }| {
+            rights.owns_all && rights.keeps_set_id && rights.sets_capabilities
+        })
+    }
+
+    /// Does the caller own the inode, or may it do as if?
+    pub fn is_owner(self, tree: &mut Tree, ino: InodeNr) -> Result<bool> {
+        let guard = guarded(tree, ino)?;
+        Ok(self.0.is_none_or(|caller| caller.owns(&guard)))
     }
 
     /// May the inode's flags become these?

@@ -1,6 +1,7 @@
 //! The open sessions.
 
 use crate::locks::relock;
+use crate::namespace::access::Caller;
 use crate::session::life::Life;
 use crate::session::ticket_table::Tickets;
 use crate::state::tree::references::SessionId;
@@ -11,6 +12,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+static NO_RIGHTS: Rights = Rights::NONE;
 
 /// Sessions at a time.
 pub const MOST_SESSIONS: usize = 16_384;
@@ -47,10 +50,30 @@ impl Session {
         self.opening.identity == Identity::Kernel
     }
 
+    /// Is this a kernel, of this machine or another? Its pages outlive the descriptors.
+    pub(crate) fn has_pages(&self) -> bool {
+        matches!(self.opening.identity, Identity::Kernel | Identity::Machine)
+    }
+
+    /// Is this another machine's kernel, whose callers are checked here?
+    pub(crate) fn is_machine(&self) -> bool {
+        self.opening.identity == Identity::Machine
+    }
+
+    /// With which ids and rights a request acts that carries `cred`, if that is to be checked.
+    pub(crate) fn checked<'a>(&'a self, cred: &'a Credentials) -> Option<Caller<'a>> {
+        let rights = match &self.opening.identity {
+            Identity::Kernel => return None,
+            Identity::Machine => cred.rights.as_deref().unwrap_or(&NO_RIGHTS),
+            Identity::User { rights, .. } => rights,
+        };
+        Some(Caller { cred, rights })
+    }
+
     /// With which ids a request acts that carries these.
     pub(crate) fn acting<'a>(&self, cred: &'a Credentials) -> Cow<'a, Credentials> {
         match self.opening.identity {
-            Identity::Kernel => Cow::Borrowed(cred),
+            Identity::Kernel | Identity::Machine => Cow::Borrowed(cred),
             Identity::User { uid, gid, .. } => Cow::Owned(Credentials { uid, gid, ..cred.clone() }),
         }
     }
@@ -58,7 +81,7 @@ impl Session {
     /// With which rights a request acts that carries these.
     pub(crate) fn rights<'a>(&'a self, carried: &'a Rights) -> &'a Rights {
         match &self.opening.identity {
-            Identity::Kernel => carried,
+            Identity::Kernel | Identity::Machine => carried,
             Identity::User { rights, .. } => rights,
         }
     }

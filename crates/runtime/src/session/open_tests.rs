@@ -32,7 +32,7 @@ fn r31_who_acts_comes_from_the_channel() {
     let sessions = Sessions::default();
     let rights = Rights { groups: vec![7], ..Rights::default() };
     let user = sessions.begin(Opening::user(1000, 100, rights.clone()), false).unwrap();
-    let claimed = Credentials { uid: 0, gid: 0, pid: 9, umask: 0o22, ..Credentials::default() };
+    let claimed = Credentials { pid: 9, umask: 0o22, ..Credentials::default() };
     let acting = user.acting(&claimed);
     assert_eq!((acting.uid, acting.gid, acting.pid, acting.umask), (1000, 100, 9, 0o22));
     assert_eq!(user.rights(&Rights::all()), &rights);

@@ -25,7 +25,7 @@ variants!(FileProtocol: ToServer {
 });
 
 variants!(FileProtocol: FromServer {
-    1 => Opened { volume, slots, bytes, instance, back },
+    1 => Opened { volume, slots, bytes, checks, instance, back },
     2 => Refused { reason },
     3 => Answer { slot, number, result, done },
     4 => Notice { notice, all, told },

@@ -32,8 +32,8 @@ fn number_of(request: &Request) -> u8 {
     let credentials = siftfs_proto::Credentials::default();
     let request = Box::new(request.clone());
     let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
-    // Kind, slot, number, and the credentials.
-    call.encode().unwrap().head[1 + 4 + 8 + 14]
+    // Kind, slot, number, and the credentials, which have no rights.
+    call.encode().unwrap().head[1 + 4 + 8 + 15]
 }
 
 fn reply_number(reply: &Reply) -> u8 {
@@ -143,7 +143,7 @@ fn a_compound_of_too_many_steps_is_refused_before_they_are_read() {
     let request = Box::new(request.remove(0));
     let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
     let mut head = call.encode().unwrap().head;
-    let at = 1 + 4 + 8 + 14 + 1 + 4;
+    let at = 1 + 4 + 8 + 15 + 1 + 4;
     assert_eq!(head[at..at + 4], 19u32.to_le_bytes());
     head[at..at + 4].copy_from_slice(&4097u32.to_le_bytes());
     let error = ToServer::decode(&head, vec![]).unwrap_err().to_string();

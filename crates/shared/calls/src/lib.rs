@@ -210,6 +210,9 @@ pub enum FromServer {
         slots: u32,
         /// Bytes of data that these may carry or ask for together; more is `EAGAIN`.
         bytes: u64,
+        /// The server checks what callers may do: calls of the kernel that the session speaks for
+        /// are to carry their callers' rights.
+        checks: bool,
         /// The server's number, drawn at random when it starts.
         instance: u64,
         /// Where a client that comes back stands with it.

@@ -310,7 +310,9 @@ pub fn to_server() -> Vec<ToServer> {
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
     let opening = |claim| Opening { volume: "vol".into(), claim, caches: true, returning: None };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
-    let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22, ..Credentials::default() };
+    let rights = Some(Box::default());
+    let credentials =
+        Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22, rights, ..Credentials::default() };
     all.extend(requests().into_iter().zip(0..).map(|(request, number)| ToServer::Call {
         slot: 63,
         number,
@@ -350,7 +352,7 @@ pub fn from_server() -> Vec<FromServer> {
     };
     let opened = |back| {
         let volume = *b"0123456789abcdef";
-        FromServer::Opened { volume, slots: 64, bytes: 5, instance: 6, back }
+        FromServer::Opened { volume, slots: 64, bytes: 5, checks: true, instance: 6, back }
     };
     let done = Some(Done { order: 5, lsn: 6, at: Some(7) });
     let mut all = vec![

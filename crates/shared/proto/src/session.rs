@@ -9,6 +9,10 @@ pub enum Identity {
     /// The local kernel. It speaks for every user of the machine and has checked what the user may
     /// do. Only it may name an inode by a number that it has not looked up.
     Kernel,
+    /// The kernel of another machine. It speaks for every user of that machine, and each call
+    /// brings its caller's ids and rights, which the Runtime checks. It names what it has looked up
+    /// by number, and may read and write by number what it has had open for that.
+    Machine,
     /// One user. Its requests act with these ids and rights, whatever credentials they carry;
     /// process id and umask are taken from those.
     User {
@@ -84,6 +88,12 @@ impl Opening {
     /// A session of the local kernel. It passes on what root asks for, so it is an administrator's.
     pub fn kernel() -> Self {
         Self { identity: Identity::Kernel, administrator: true, limits: Limits::NONE }
+    }
+
+    /// A session of another machine's kernel. It may not ask for what an administrator may.
+    pub fn machine() -> Self {
+        let limits = Limits::default();
+        Self { identity: Identity::Machine, administrator: false, limits }
     }
 
     /// A session of the process that has the volume open, which could do anything to it.

@@ -69,6 +69,10 @@ pub struct Credentials {
     /// Which call of another machine's client this is, if it is one: from that client's server,
     /// never from a wire.
     pub origin: Option<Arc<Origin>>,
+    /// Groups and capabilities, for a session whose callers the Runtime checks one by one
+    /// ([`crate::Identity::Machine`]); without them the caller has none. All other sessions' count
+    /// for nothing.
+    pub rights: Option<Box<Rights>>,
 }
 
 /// An inode that a session refers to by lookups.
@@ -270,6 +274,23 @@ pub struct Rights {
 }
 
 impl Rights {
+    /// Those of a user without groups and capabilities.
+    pub const NONE: Self = Self {
+        groups: Vec::new(),
+        overrides_access: false,
+        reads_all: false,
+        makes_devices: false,
+        sets_fixed: false,
+        sets_capabilities: false,
+        administers: false,
+        owns_all: false,
+        gives_away: false,
+        keeps_set_id: false,
+        links_all: false,
+        file_size: None,
+        running: Vec::new(),
+    };
+
     /// Those of root.
     pub fn all() -> Self {
         Self {

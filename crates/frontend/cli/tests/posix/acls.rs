@@ -169,7 +169,7 @@ fn say_xattrs(c: &mut Place, file: &str) {
 }
 
 #[test]
-fn chmod_and_lists_go_together() {
+pub(crate) fn chmod_and_lists_go_together() {
     same(|c| {
         c.file("f", b"x");
         c.dir("d");
@@ -196,7 +196,7 @@ fn chmod_and_lists_go_together() {
 }
 
 #[test]
-fn what_is_made_inherits() {
+pub(crate) fn what_is_made_inherits() {
     same(|c| {
         let n = u32::MAX;
         let lists: Vec<(&str, Option<Vec<u8>>)> = vec![
@@ -250,7 +250,7 @@ fn make_all(c: &mut Place, dir: &str, name: &str, mode: u32) {
 }
 
 #[test]
-fn lists_decide_who_gets_in() {
+pub(crate) fn lists_decide_who_gets_in() {
     same(|c| {
         let n = u32::MAX;
         c.dir_mode("d", 0o700);

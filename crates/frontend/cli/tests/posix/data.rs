@@ -77,7 +77,7 @@ pub fn say_read(c: &mut Place, what: &str, fd: &OwnedFd, at: u64, len: usize) {
 }
 
 #[test]
-fn open_flags() {
+pub(crate) fn open_flags() {
     same(|c| {
         c.dir("d");
         c.file("f", &pattern(1, 10_000));

@@ -53,7 +53,7 @@ fn rename_of_every_kind_over_every_kind() {
 }
 
 #[test]
-fn rename_rules() {
+pub(crate) fn rename_rules() {
     same(|c| {
         c.dir("a");
         c.dir("a/b");
@@ -108,7 +108,7 @@ fn rename_rules() {
 }
 
 #[test]
-fn sticky_directories() {
+pub(crate) fn sticky_directories() {
     same(|c| {
         c.dir_mode("s", 0o777);
         c.r("chmod", rustix::fs::chmod(c.p("s"), Mode::from_raw_mode(0o1777)));
@@ -236,7 +236,7 @@ fn directories_and_their_links() {
 }
 
 #[test]
-fn special_files() {
+pub(crate) fn special_files() {
     same(|c| {
         let kinds = [
             ("reg", FileType::RegularFile, 0),

@@ -22,7 +22,7 @@ fn set_mode(c: &mut Place, name: &str, bits: u32) {
 }
 
 #[test]
-fn permissions_of_a_user() {
+pub(crate) fn permissions_of_a_user() {
     same(|c| {
         c.file("f", b"secret");
         c.dir("d");
@@ -175,7 +175,7 @@ fn one_change(c: &mut Place, change: &str, name: &str) {
 struct Aligned([u8; 4096]);
 
 #[test]
-fn what_a_new_file_inherits() {
+pub(crate) fn what_a_new_file_inherits() {
     same(|c| {
         c.dir("sg");
         own(c, "sg", USER, 3000);
@@ -215,7 +215,7 @@ fn inherit(c: &mut Place, base: &str) {
 
 /// chmod of a file in a group that its owner is not in loses setgid; of directories too.
 #[test]
-fn setgid_of_a_foreign_group() {
+pub(crate) fn setgid_of_a_foreign_group() {
     same(|c| {
         c.file("f", b"");
         c.dir("d");

@@ -1,5 +1,7 @@
 //! The same program on a SiftFS mount and on the kernel's ext4, and what each said.
 
+use crate::support::keys::Keys;
+use crate::support::served::Served;
 use crate::support::{Setup, patient, run, siftfs, writes_back};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, statat};
 use rustix::io::Errno;
@@ -202,6 +204,7 @@ pub fn same(program: impl Fn(&mut Place) + Sync) {
 
 thread_local! {
     static MORE: Cell<&str> = const { Cell::new("") };
+    static CHECKED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs a test that is a call of [`same`] under the kernel's writeback cache.
@@ -217,6 +220,43 @@ pub fn shared(test: fn()) {
     test();
 }
 
+/// Runs a test that is a call of [`same`] on a mount over TCP whose server checks what each caller
+/// may do, and which shows a directory of the volume.
+pub fn checked(test: fn()) {
+    CHECKED.set(true);
+    test();
+}
+
+/// Is every test to run so?
+fn checks() -> bool {
+    CHECKED.get() || std::env::var("SIFTFS_TEST_REMOTE").is_ok_and(|how| how == "checked")
+}
+
+/// What [`checked`] compares: the transcripts, and the directory in the volume in the end.
+#[track_caller]
+fn same_checked(size: &str, expected: &[String], program: &(impl Fn(&mut Place) + Sync)) {
+    let setup = Setup::empty();
+    open_up(setup.tmp.path());
+    siftfs(&["mkfs", setup.volume(), "--size", size]).ok();
+    siftfs(&["mount", setup.volume(), setup.dir()]).ok();
+    std::fs::create_dir(setup.path("part")).unwrap();
+    open_up(&setup.path("part"));
+    setup.umount();
+    let keys = Keys::new(setup.tmp.path(), "role=client squash=none subtree=/part");
+    let admits = keys.admits();
+    let more: Vec<&str> = admits.iter().map(String::as_str).collect();
+    let server = Served::at(&setup, "tcp:127.0.0.1:0", &more);
+    siftfs(&["mount", &server.address, setup.dir(), "-o", &keys.option()]).ok();
+    let got = transcript(Path::new(setup.dir()), false, program);
+    compare(expected, &got.log);
+    let before = tree(Path::new(setup.dir()));
+    setup.umount();
+    assert!(server.end(Signal::TERM).success());
+    setup.assert_plain_ext4();
+    let kernel = Ext4::mount(Path::new(setup.volume()), "loop,ro");
+    compare(&tree(&kernel.dir.join("part")), &before);
+}
+
 /// As [`same`], with these mount options.
 #[track_caller]
 pub fn same_with(options: &str, program: impl Fn(&mut Place) + Sync) {
@@ -224,6 +264,9 @@ pub fn same_with(options: &str, program: impl Fn(&mut Place) + Sync) {
     let size = "96M";
     let reference = Ext4::make(size);
     let expected = transcript(&reference.dir, false, &program).log;
+    if checks() {
+        return same_checked(size, &expected, &program);
+    }
     let setup = Setup::empty();
     open_up(setup.tmp.path());
     siftfs(&["mkfs", setup.volume(), "--size", size]).ok();

@@ -207,7 +207,7 @@ pub(crate) fn changes_of_files_with_capabilities() {
 }
 
 #[test]
-fn directories_and_links_keep_their_bits() {
+pub(crate) fn directories_and_links_keep_their_bits() {
     same(|c| {
         c.dir("d");
         let owner = (Some(Uid::from_raw(1001)), Some(Gid::from_raw(2000)));
@@ -227,7 +227,7 @@ fn directories_and_links_keep_their_bits() {
 
 /// Stricter than ext4: capabilities go with a change of the data, or by their owner.
 #[test]
-fn a_stranger_takes_nothing() {
+pub(crate) fn a_stranger_takes_nothing() {
     let setup = Setup::new();
     setup.mount("commit=1");
     let holder_there = [false, true];

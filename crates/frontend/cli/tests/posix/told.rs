@@ -137,7 +137,7 @@ const PLAIN: &str = "executed as 1004:4000 with 0000000000000000, status Some(0)
 /// A compound sets set-id bits. The kernel, which has not asked since, takes the file for one that
 /// a write changes nothing of, and announces none.
 #[test]
-fn bits_that_the_kernel_has_not_seen_go_as_well() {
+pub(crate) fn bits_that_the_kernel_has_not_seen_go_as_well() {
     let spare = spare_of(u64::try_from(program().len()).unwrap());
     for change in ["none", "copy", "fallocate", "punch", "write", "splice"] {
         let s = Setup::new();

@@ -72,7 +72,7 @@ fn removed_directory(c: &mut Place) {
 
 /// O_TMPFILE: a file without a name is a file, gets a name only if it may, and leaves nothing.
 #[test]
-fn files_made_without_a_name() {
+pub(crate) fn files_made_without_a_name() {
     use rustix::fs::{AtFlags, CWD};
     same(|c| {
         let file = tempfile::tempfile_in(c.p("."));

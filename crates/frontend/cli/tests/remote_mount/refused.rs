@@ -87,12 +87,20 @@ fn a_served_volume_is_not_mounted_by_its_path() {
     served.end();
 }
 
-/// With keys a machine's kernel is believed over TCP, if the line of its key leaves its users as
-/// they are.
+/// With keys a machine has a mount over TCP, whatever its line leaves of its users. A host's key is
+/// for blocks alone.
 #[test]
 fn a_kernel_with_a_key_is_believed_over_tcp() {
-    for (line, why) in [("role=client squash=none", None), ("role=client", Some("squash=none"))] {
+    for (line, why) in [
+        ("role=client squash=none", None),
+        ("role=client", None),
+        ("role=host", Some("a host's: it may reach a device process")),
+    ] {
         let setup = crate::support::Setup::new();
+        siftfs(&["mount", setup.volume(), setup.dir()]).ok();
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(setup.dir(), all).unwrap();
+        crate::patient(|| siftfs(&["umount", setup.dir()])).ok();
         let keys = Keys::new(setup.tmp.path(), &format!("{line} volumes=volume"));
         let admits = keys.admits();
         let more: Vec<&str> = admits.iter().map(String::as_str).collect();

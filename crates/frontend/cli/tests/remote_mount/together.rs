@@ -122,7 +122,7 @@ fn many_waits_for_locks_leave_room_for_the_rest() {
 }
 
 /// Stores one byte in a page of a file through a mapping, and has it written.
-fn store(file: &File, byte: u8, sync: bool) {
+pub fn store(file: &File, byte: u8, sync: bool) {
     let (protection, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: the mapping is new and is not used after it is taken away.
     unsafe {

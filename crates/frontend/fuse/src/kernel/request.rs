@@ -283,8 +283,7 @@ pub(crate) fn parse<'a>(message: &'a [u8], dialect: Dialect) -> Parsed<Message<'
             },
         },
     };
-    let cred =
-        Credentials { uid: h.uid, gid: h.gid, pid: h.pid, umask: 0, ..Credentials::default() };
+    let cred = Credentials { uid: h.uid, gid: h.gid, pid: h.pid, ..Credentials::default() };
     Ok(Message { unique: h.unique, node: h.node, cred, op })
 }
 

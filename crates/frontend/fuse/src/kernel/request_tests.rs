@@ -12,7 +12,7 @@ fn parsed(opcode: u32, body: &[u8], check: impl FnOnce(Operation<'_>)) {
             assert_eq!((m.unique, m.node), (42, 7));
             assert_eq!(
                 m.cred,
-                Credentials { uid: 1000, gid: 100, pid: 77, umask: 0, ..Credentials::default() }
+                Credentials { uid: 1000, gid: 100, pid: 77, ..Credentials::default() }
             );
             if setxattr_ext {
                 return check(m.op);

@@ -83,23 +83,47 @@ pub(crate) fn acting_user(pid: u32) -> Option<u32> {
 
 /// What the caller may do in directories that the kernel has not checked for it.
 pub(crate) fn rights(cred: &Credentials) -> Rights {
-    let groups = match cred.uid {
-        UNKNOWN => String::new(),
-        _ => status(cred.pid, "Groups:").unwrap_or_default(),
-    };
     Rights {
-        groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
-        overrides_access: capable(cred, CAP_DAC_OVERRIDE),
-        reads_all: capable(cred, CAP_DAC_READ_SEARCH),
-        makes_devices: capable(cred, CAP_MKNOD),
-        sets_fixed: capable(cred, CAP_LINUX_IMMUTABLE),
-        sets_capabilities: capable(cred, CAP_SETFCAP),
-        administers: capable(cred, CAP_SYS_ADMIN),
-        owns_all: capable(cred, CAP_FOWNER),
-        gives_away: capable(cred, CAP_CHOWN),
-        keeps_set_id: capable(cred, CAP_FSETID),
         links_all: std::fs::read(PROTECTED_HARDLINKS).is_ok_and(|text| text.starts_with(b"0")),
         file_size: file_size_limit(cred.pid),
+        ..groups_and_capabilities(cred, &whole_status(cred.pid).unwrap_or_default())
+    }
+}
+
+/// What a server that checks callers is told of this one. A thread may ask with other credentials
+/// than its own (an overlay, which copies a file up as the user that mounted it): then its status
+/// says nothing of them, and they are root's, or those of a user without groups.
+pub(crate) fn vouched(cred: &Credentials) -> Rights {
+    let text = whole_status(cred.pid).unwrap_or_default();
+    let own = field_of(&text, "Uid:").and_then(|ids| ids.split_whitespace().nth(3));
+    let own: Option<u32> = own.and_then(|uid| uid.parse().ok());
+    match own.is_none_or(|own| own == cred.uid) {
+        true => groups_and_capabilities(cred, &text),
+        false => groups_and_capabilities(cred, ""),
+    }
+}
+
+/// The caller's groups, and what its capabilities come to, from the text of its status.
+fn groups_and_capabilities(cred: &Credentials, text: &str) -> Rights {
+    let groups = match cred.uid {
+        UNKNOWN => "",
+        _ => field_of(text, "Groups:").unwrap_or_default(),
+    };
+    let set = capabilities(cred, text);
+    let can = |capability: u32| set & 1 << capability != 0;
+    Rights {
+        groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
+        overrides_access: can(CAP_DAC_OVERRIDE),
+        reads_all: can(CAP_DAC_READ_SEARCH),
+        makes_devices: can(CAP_MKNOD),
+        sets_fixed: can(CAP_LINUX_IMMUTABLE),
+        sets_capabilities: can(CAP_SETFCAP),
+        administers: can(CAP_SYS_ADMIN),
+        owns_all: can(CAP_FOWNER),
+        gives_away: can(CAP_CHOWN),
+        keeps_set_id: can(CAP_FSETID),
+        links_all: false,
+        file_size: None,
         running: Vec::new(),
     }
 }
@@ -125,11 +149,19 @@ fn in_group(cred: &Credentials, gid: u32) -> bool {
 /// thread that waits for our answer can be read from /proc. If it cannot (another process
 /// namespace), root has every right and any other user none.
 fn capable(cred: &Credentials, capability: u32) -> bool {
-    let here = cred.pid != 0 && same_user_namespace(cred.pid);
-    let set = if here { status(cred.pid, "CapEff:") } else { None };
-    match set.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) {
-        Some(set) => set & 1 << capability != 0,
-        None => cred.uid == 0,
+    let text = whole_status(cred.pid).unwrap_or_default();
+    capabilities(cred, &text) & 1 << capability != 0
+}
+
+/// The caller's capabilities over the mount, as bits, from the text of its status.
+fn capabilities(cred: &Credentials, text: &str) -> u64 {
+    let set = field_of(text, "CapEff:").and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    match set {
+        // Those of nobody count for nothing in any name space.
+        Some(0) if cred.uid != 0 => 0,
+        Some(set) if same_user_namespace(cred.pid) => set,
+        _ if cred.uid == 0 => u64::MAX,
+        _ => 0,
     }
 }
 
@@ -142,8 +174,19 @@ pub(crate) fn umask(pid: u32) -> u16 {
 
 /// A line of a thread's status.
 pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(field)).map(str::to_string)
+    field_of(&whole_status(pid)?, field).map(str::to_string)
+}
+
+/// A thread's status; none for a caller whose number is not known.
+fn whole_status(pid: u32) -> Option<String> {
+    match pid {
+        0 => None,
+        pid => std::fs::read_to_string(format!("/proc/{pid}/status")).ok(),
+    }
+}
+
+fn field_of<'a>(status: &'a str, field: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(field))
 }
 
 /// The process that a thread belongs to, if it can be known.

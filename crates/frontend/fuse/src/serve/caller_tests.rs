@@ -24,7 +24,7 @@ fn file(perm: u16, uid: u32, gid: u32) -> Attr {
 
 /// A caller whose status cannot be read.
 fn far(uid: u32, gid: u32) -> Credentials {
-    Credentials { uid, gid, pid: 0, umask: 0, ..Credentials::default() }
+    Credentials { uid, gid, ..Credentials::default() }
 }
 
 #[test]
@@ -54,8 +54,7 @@ fn a_caller_that_waits_is_looked_at() {
     let pid = std::process::id();
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let groups = status(pid, "Groups:").unwrap();
-    let me =
-        Credentials { uid: uid.as_raw(), gid: u32::MAX, pid, umask: 0, ..Credentials::default() };
+    let me = Credentials { uid: uid.as_raw(), gid: u32::MAX, pid, ..Credentials::default() };
     for group in groups.split_whitespace() {
         assert!(in_group(&me, group.parse().unwrap()));
     }

@@ -17,7 +17,7 @@ use crate::serve::caller;
 use crate::serve::calls::Calls;
 use crate::serve::copied_up::CopiedUp;
 use crate::serve::kernel_times::KernelTimes;
-use crate::serve::open_files::{Closed, OpenFiles, Owed, appends};
+use crate::serve::open_files::{Closed, OpenFiles, Owed, appends, reads_and_writes};
 use crate::serve::privileges::Announced;
 use crate::serve::timers::Timers;
 use crate::serve::told::Shares;
@@ -215,9 +215,13 @@ impl Server {
         if truncate {
             self.sections.resized(ino);
         }
-        // The kernel reads a page before it writes a part of it, also for a program that may only
-        // write.
-        let access = if write { Access::Both } else { Access::Read };
+        let access = match write {
+            false => Access::Read,
+            // A kernel that keeps back what is written reads a page before it writes a part of it,
+            // also for a program that may only write.
+            true if self.agreed.writeback || reads_and_writes(flags) => Access::Both,
+            true => Access::Write,
+        };
         let times = self.agreed.moves_times();
         let beside_lease = write && self.tokens.is_held_by(cred.pid, ino);
         let request = Request::Open { ino, access, truncate, kill_priv, times, beside_lease };

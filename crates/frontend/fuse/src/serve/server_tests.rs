@@ -80,7 +80,7 @@ fn server_with(kind: FileKind, acls: bool) -> (Arc<Fake>, Arc<Server>) {
 
 fn user(uid: u32) -> Credentials {
     // A thread whose status cannot be read.
-    Credentials { uid, gid: uid, pid: 0, umask: 0, ..Credentials::default() }
+    Credentials { uid, gid: uid, ..Credentials::default() }
 }
 
 /// Entries that did not fit are given back exactly once, and the next call starts with them.

@@ -161,6 +161,11 @@ impl Client {
         self.terms.volume
     }
 
+    /// The server checks what the callers of this kernel may do: calls are to carry their rights.
+    pub fn checks(&self) -> bool {
+        self.terms.checks
+    }
+
     /// The server, in words for messages.
     pub fn peer(&self) -> &str {
         &self.link.peer
@@ -231,6 +236,7 @@ struct Terms {
     volume: [u8; 16],
     slots: u32,
     bytes: u64,
+    checks: bool,
     instance: u64,
     back: Back,
 }
@@ -239,9 +245,9 @@ struct Terms {
 fn opened(receiver: &mut dyn Receiver<FromServer>, peer: &str) -> Result<Terms> {
     let refused = |why: &str| Err(Error::Refused(format!("{peer} opens no session: {why}")));
     match receiver.recv(Some(OPENING))? {
-        Received::Message(FromServer::Opened { volume, slots, bytes, instance, back }) => {
+        Received::Message(FromServer::Opened { volume, slots, bytes, checks, instance, back }) => {
             match (1..=SLOTS).contains(&slots) {
-                true => Ok(Terms { volume, slots, bytes, instance, back }),
+                true => Ok(Terms { volume, slots, bytes, checks, instance, back }),
                 false => refused(&format!("it has {slots} slots for calls")),
             }
         }

@@ -1,6 +1,7 @@
 //! For whom a session speaks: by its channel, and by the claim as far as the channel bears it out
 //! (rules R31 and R52).
 
+use super::bounds::believed;
 use siftfs_base::{Error, Result};
 use siftfs_calls::Claim;
 use siftfs_keys::{AuthorizedLine, Role, Use};
@@ -66,8 +67,8 @@ fn by_process(peer: Peer, claim: Claim) -> Result<Opening> {
     })
 }
 
-/// A machine's users are who the line of its key says. A kernel checks for itself what its users
-/// may do: one is believed whose root is.
+/// A machine's users are who the line of its key says. A kernel whose root is believed is believed
+/// in all: it has checked what its users may do. The callers of any other are checked one by one.
 fn by_key(line: &AuthorizedLine, claim: Claim) -> Result<Opening> {
     let administrator = line.role == Role::Admin && line.is_trusted();
     let limits = limits();
@@ -75,30 +76,19 @@ fn by_key(line: &AuthorizedLine, claim: Claim) -> Result<Opening> {
         Claim::Kernel if line.is_trusted() => {
             Ok(Opening { identity: Identity::Kernel, administrator, limits })
         }
+        Claim::Kernel => Ok(Opening { limits, ..Opening::machine() }),
         Claim::Owner if administrator => Ok(Opening { limits, ..Opening::owner() }),
         Claim::User { uid, gid, rights } => {
-            let claimed = line.ids.squash(uid, gid, &rights.groups);
-            let kept = if claimed.keeps_capabilities { rights } else { bounds_of(rights) };
-            let rights = Rights { groups: claimed.groups, ..kept };
-            let opening = Opening::user(claimed.uid, claimed.gid, rights);
-            Ok(Opening { administrator: administrator && claimed.uid == 0, limits, ..opening })
+            let (uid, gid, rights) = believed(&line.ids, (uid, gid), rights);
+            let opening = Opening::user(uid, gid, rights);
+            Ok(Opening { administrator: administrator && uid == 0, limits, ..opening })
         }
-        Claim::Kernel => Err(Error::Refused(format!(
-            "a mount speaks for all its users, and the line of the key {} says who they are not; \
-             mounts need squash=none, without maps and subtree",
-            line.name()
-        ))),
         Claim::Owner => Err(Error::Refused(format!(
             "the key {} is no administrator's that speaks for root: role=admin squash=none, \
              without maps and subtree",
             line.name()
         ))),
     }
-}
-
-/// What of a claim takes something away from its user.
-fn bounds_of(rights: Rights) -> Rights {
-    Rights { file_size: rights.file_size, running: rights.running, ..Rights::default() }
 }
 
 fn not_borne_out(claim: &Claim) -> Error {

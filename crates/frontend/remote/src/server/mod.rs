@@ -9,7 +9,7 @@ pub(crate) use returning::draw;
 mod session;
 mod slots;
 
-pub use bounds::bounded;
+pub use bounds::{bounded, bounded_machine};
 pub use returning::Before;
 
 use crate::Listener;

@@ -22,7 +22,7 @@ use siftfs_calls::{
     check_kernels, data_of,
 };
 use siftfs_proto::{
-    Cache, Credentials, FileService, Handle, NO_SLOT, Origin, Owed, Reply, Request,
+    Cache, Credentials, FileService, Handle, Identity, NO_SLOT, Origin, Owed, Reply, Request,
 };
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -98,6 +98,8 @@ struct Opened {
     caches: bool,
     /// It speaks for a kernel.
     kernel: bool,
+    /// What the kernel's callers may do is checked here.
+    checks: bool,
     /// Its client comes back when it has lost its server.
     returned: Option<Returned>,
     back: Back,
@@ -154,8 +156,9 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     count(&server.counters.opened);
     tracing::debug!(peer, "a session was opened");
     let volume = server.volume.uuid();
-    let (instance, back) = (server.clients.instance, opened.back);
-    outbox.begin(FromServer::Opened { volume, slots: SLOTS, bytes: BYTES, instance, back });
+    let (instance, back, checks) = (server.clients.instance, opened.back, opened.checks);
+    let (slots, bytes) = (SLOTS, BYTES);
+    outbox.begin(FromServer::Opened { volume, slots, bytes, checks, instance, back });
     let session = Session {
         server,
         sender: &*sender,
@@ -207,8 +210,12 @@ fn open(
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let opening = identity::judge(channel, opening.claim, is_called)?;
+    let checks = opening.identity == Identity::Machine;
+    // What a session had whose callers are checked could not be told from what it may not have.
+    let returning = returning.filter(|_| opening.identity == Identity::Kernel);
     let open = |cache| server.volume.open(opening, cache);
     let service = match channel {
+        Channel::Key(line) if checks => super::bounded_machine(line, cache, open)?,
         Channel::Key(line) => super::bounded(line, cache, open)?,
         Channel::Process(_) | Channel::Nobody => open(cache)?,
     };
@@ -220,7 +227,7 @@ fn open(
         }
         None => (Back::New, None),
     };
-    Ok(Opened { service, caches, kernel, returned, back })
+    Ok(Opened { service, caches, kernel, checks, returned, back })
 }
 
 impl Session<'_> {

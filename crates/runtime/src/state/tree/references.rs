@@ -126,6 +126,9 @@ pub struct References {
     sessions: HashMap<SessionId, Held>,
     /// Those of them that change nothing but what is leased to them.
     lending: HashSet<SessionId>,
+    /// Of sessions of other machines' kernels: for what each has had an inode open since it looked
+    /// the inode up. Its pages outlive the descriptor.
+    machines: HashMap<SessionId, HashMap<InodeNr, Access>>,
     lookups: HashMap<InodeNr, Counts>,
     handles: HashMap<u64, Opened>,
     /// The handles through which each inode may be written.
@@ -145,6 +148,18 @@ impl References {
     pub fn begin_lending(&mut self, session: SessionId) {
         self.begin(session);
         self.lending.insert(session);
+    }
+
+    /// A session of another machine's kernel begins: what it may read and write by an inode's
+    /// number is counted.
+    pub fn begin_machine(&mut self, session: SessionId) {
+        self.begin(session);
+        self.machines.insert(session, HashMap::default());
+    }
+
+    /// For what the session may use an inode by its number, if it is one of which that is counted.
+    pub fn granted(&self, session: SessionId, ino: InodeNr) -> Option<Option<Access>> {
+        self.machines.get(&session).map(|granted| granted.get(&ino).copied())
     }
 
     /// The session ends.
@@ -177,6 +192,7 @@ impl References {
             give_back(&mut self.lookups);
         }
         self.lending.remove(&session);
+        self.machines.remove(&session);
         let_go
     }
 
@@ -219,6 +235,10 @@ impl References {
         if let Some(held) = self.sessions.get_mut(&session).filter(|_| last) {
             held.inodes -= 1;
         }
+        if let Some(granted) = self.machines.get_mut(&session).filter(|_| last) {
+            granted.remove(&ino);
+            give_back(granted);
+        }
     }
 
     /// Has the session looked the inode up?
@@ -251,6 +271,12 @@ impl References {
         if let Some(held) = held {
             held.handles += 1;
             let opened = Opened { ino, access, session };
+            if let Some((granted, access)) = self.machines.get_mut(&session).zip(access) {
+                let before = granted.entry(ino).or_insert(access);
+                if *before != access {
+                    *before = Access::Both;
+                }
+            }
             self.handles.insert(self.last, opened);
             if opened.writes() && !self.lending.contains(&session) {
                 match self.writers.get_mut(&ino) {
@@ -300,11 +326,14 @@ impl References {
     pub fn forget_all(&mut self) {
         self.lookups.clear();
         self.sessions.values_mut().for_each(|held| held.inodes = 0);
+        self.machines.values_mut().for_each(HashMap::clear);
     }
 
     /// Bytes of the tables: lookups, then handles.
     pub fn bytes(&self) -> (u64, u64) {
-        let lookups = self.lookups.capacity() * size_of::<(InodeNr, Counts)>();
+        let granted: usize = self.machines.values().map(HashMap::capacity).sum();
+        let lookups = self.lookups.capacity() * size_of::<(InodeNr, Counts)>()
+            + granted * size_of::<(InodeNr, Access)>();
         let handles = self.handles.capacity() * size_of::<(u64, Opened)>()
             + self.writers.capacity() * size_of::<(InodeNr, Counts)>();
         (lookups as u64, handles as u64)

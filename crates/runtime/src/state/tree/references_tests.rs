@@ -98,3 +98,35 @@ fn writers_are_counted() {
     references.close(ONE, both);
     assert!(references.writers.is_empty());
 }
+
+/// What a machine has had open, it may use by number until it forgets the inode.
+#[test]
+fn a_machine_may_use_what_it_has_had_open() {
+    let mut references = sessions();
+    let machine = SessionId(4);
+    references.begin_machine(machine);
+    assert_eq!(references.granted(ONE, 12), None);
+    references.looked_up(machine, 12);
+    references.looked_up(machine, 13);
+    references.looked_up(machine, 13);
+    let granted = |references: &References, ino| references.granted(machine, ino).unwrap();
+    let (hold, _) = references.open(machine, 12, None);
+    assert_eq!(granted(&references, 12), None);
+    let (reads, _) = references.open(machine, 12, Some(Access::Read));
+    assert_eq!(granted(&references, 12), Some(Access::Read));
+    let (again, _) = references.open(machine, 12, Some(Access::Read));
+    assert_eq!(granted(&references, 12), Some(Access::Read));
+    let (writes, _) = references.open(machine, 12, Some(Access::Write));
+    assert_eq!((granted(&references, 12), granted(&references, 13)), (Some(Access::Both), None));
+    for handle in [hold, reads, again, writes] {
+        references.close(machine, handle);
+    }
+    references.open(ONE, 13, Some(Access::Both));
+    assert_eq!((granted(&references, 12), granted(&references, 13)), (Some(Access::Both), None));
+    references.open(machine, 13, Some(Access::Write));
+    references.forget(machine, 12, 1);
+    references.forget(machine, 13, 1);
+    assert_eq!((granted(&references, 12), granted(&references, 13)), (None, Some(Access::Write)));
+    references.end(machine);
+    assert_eq!(references.granted(machine, 13), None);
+}

@@ -15,13 +15,15 @@ newtypes!(FileProtocol: Handle, Ticket, SectionId, LeaseId);
 /// The call's origin is the server's to say.
 impl Field<FileProtocol> for Credentials {
     fn put(&self, out: &mut Writer<FileProtocol>) {
-        let Self { uid, gid, pid, umask, origin: _ } = self;
+        let Self { uid, gid, pid, umask, rights, origin: _ } = self;
         [uid, gid, pid].into_iter().for_each(|id| id.put(out));
         umask.put(out);
+        rights.put(out);
     }
     fn get(from: &mut Reader<'_, FileProtocol>) -> Result<Self> {
         let (uid, gid, pid) = (Field::get(from)?, Field::get(from)?, Field::get(from)?);
-        Ok(Self { uid, gid, pid, umask: Field::get(from)?, origin: None })
+        let (umask, rights) = (Field::get(from)?, Field::get(from)?);
+        Ok(Self { uid, gid, pid, umask, rights, origin: None })
     }
 }
 

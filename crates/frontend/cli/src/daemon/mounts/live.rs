@@ -23,6 +23,10 @@ use std::time::Duration;
 /// Mounts of a volume at a time.
 pub const MOST_MOUNTS: usize = 64;
 
+/// Why a mount whose server checks the callers has no mapped users.
+const NO_IDMAP: &str = "idmap: the server checks who calls, and with this option the kernel does not say whose a request \
+                        is; leave it out";
+
 /// Why the daemon stops serving.
 pub enum End {
     /// The last mount is gone.
@@ -174,6 +178,9 @@ impl Mounts {
             None => self.source.open(Opening::kernel()),
         };
         let session = self.gate.before(session.map_err(|e| e.to_string())?);
+        if options.idmap && self.source.checks_callers() {
+            return Err(NO_IDMAP.into());
+        }
         let made = NewMount::new(session, &options).map_err(|e| {
             let root =
                 if e.raw_os_error() == Some(libc::EPERM) { " (mounting needs root)" } else { "" };

@@ -30,6 +30,11 @@ pub trait Source: Send + Sync {
     /// As [`Source::open`].
     fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>>;
 
+    /// Is the volume's a server that checks what each caller of the front end may do?
+    fn checks_callers(&self) -> bool {
+        false
+    }
+
     /// A session for a program's private log.
     ///
     /// # Errors

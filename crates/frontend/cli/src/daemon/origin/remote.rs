@@ -16,6 +16,14 @@ use std::sync::{Arc, OnceLock};
 const NO_KERNEL: &str = "over TCP without keys nothing says which machine's kernel it is: let the server ask for \
                          keys, or mount the volume on its machine by its unix socket";
 
+/// Why a server does not carry out what is about the whole volume.
+const NO_ADMINISTRATOR: &str = "the server does this for an administrator's key alone, whose line there has role=admin and squash=none, \
+                                and neither maps nor a subtree";
+
+/// What there is in the place of `subdir=`.
+const NO_SUBDIR: &str = "subdir= would be searched as the volume's owner; a directory for this machine is subtree= in the \
+                         line of its key";
+
 /// A volume that another process serves.
 pub struct RemoteVolume {
     served: Served,
@@ -102,7 +110,7 @@ impl RemoteVolume {
 /// For whom a session is to speak, as a server is asked.
 fn claim(opening: Opening) -> Claim {
     match opening.identity {
-        Identity::Kernel => Claim::Kernel,
+        Identity::Kernel | Identity::Machine => Claim::Kernel,
         Identity::User { .. } if opening.administrator => Claim::Owner,
         Identity::User { uid, gid, rights } => Claim::User { uid, gid, rights },
     }
@@ -110,14 +118,27 @@ fn claim(opening: Opening) -> Claim {
 
 impl Source for RemoteVolume {
     fn open(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
-        Ok(Arc::new(self.connect(opening)?))
+        let owner = claim(opening.clone()) == Claim::Owner;
+        self.connect(opening).map(|client| Arc::new(client) as _).map_err(|error| match error {
+            Error::Refused(why) if owner && matches!(self.served.address, Address::Tcp { .. }) => {
+                Error::Refused(format!("{why}; {NO_SUBDIR}"))
+            }
+            error => error,
+        })
     }
 
     fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
         let client = Arc::new(self.last(opening, cache)?);
         // Commands go by the first one.
         let _ = self.front.set(client.clone());
-        Ok(client)
+        Ok(match client.checks() {
+            true => siftfs_fuse::vouching(client),
+            false => client,
+        })
+    }
+
+    fn checks_callers(&self) -> bool {
+        self.front.get().is_some_and(|client| client.checks())
     }
 
     fn lender(&self, _: Opening, _: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
@@ -137,7 +158,14 @@ impl Source for RemoteVolume {
 /// may change what the kernel knows.
 impl FileService for RemoteVolume {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        self.session()?.call_now(cred, req)
+        let whole = matches!(
+            req,
+            Request::Status | Request::SyncAll | Request::Checkpoint | Request::Trim { .. }
+        );
+        match self.session()?.call_now(cred, req) {
+            Err(Error::Posix(libc::EPERM)) if whole => Err(Error::Refused(NO_ADMINISTRATOR.into())),
+            result => result,
+        }
     }
 
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

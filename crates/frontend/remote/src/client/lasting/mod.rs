@@ -78,6 +78,8 @@ struct Shared {
     patience: Patience,
     id: u64,
     volume: OnceLock<[u8; 16]>,
+    /// The server lets the session come back. One whose callers it checks ends with it.
+    comes_back: OnceLock<bool>,
     now: Mutex<Now>,
     /// The connection is lost, or there again, or not used any more.
     changed: Condvar,
@@ -173,6 +175,7 @@ impl Lasting {
             patience,
             id: draw()?,
             volume: OnceLock::new(),
+            comes_back: OnceLock::new(),
             now: Mutex::new(now),
             changed: Condvar::new(),
             kept: Kept::default(),
@@ -201,6 +204,11 @@ impl Lasting {
     /// The server, in words for messages.
     pub fn peer(&self) -> String {
         self.shared.peer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The server checks what the callers of this kernel may do: calls are to carry their rights.
+    pub fn checks(&self) -> bool {
+        !self.shared.may_come_back()
     }
 
     /// Calls that were sent.
@@ -293,10 +301,16 @@ impl Shared {
         }
         now.had_answers = now.client.take().is_some_and(|client| client.has_all_answers());
         if !now.leaving {
-            tracing::warn!(server = self.peer_name(), %why, "the server is lost; its mount waits for it");
+            let waits = self.may_come_back();
+            tracing::warn!(server = self.peer_name(), %why, waits, "the server is lost");
         }
         now.lost.get_or_insert_with(|| (Instant::now(), why.clone()));
+        now.leaving |= !self.may_come_back();
         self.changed.notify_all();
+    }
+
+    fn may_come_back(&self) -> bool {
+        self.comes_back.get().copied().unwrap_or_default()
     }
 
     fn peer_name(&self) -> String {
@@ -335,12 +349,14 @@ impl Shared {
     /// Makes a call until it is answered.
     fn call(&self, cred: &Credentials, mut req: Request) -> Result<(Reply, Owed)> {
         let kind = Kind::of(&req);
-        make_final(&mut req);
+        if self.may_come_back() {
+            make_final(&mut req);
+        }
         let place = match kind {
             Kind::Once | Kind::Appends => Some(self.places.take()),
             _ => None,
         };
-        let change = change_of(kind, place.as_ref());
+        let change = change_of(kind, place.as_ref()).filter(|_| self.may_come_back());
         let mut before: Option<u64> = None;
         loop {
             if kind == Kind::GivesBack && !self.give_back(cred, &req) {

@@ -96,12 +96,15 @@ impl Shared {
         if *self.volume.get_or_init(|| terms.volume) != terms.volume {
             return Err(Error::Refused(format!("{} serves another volume now", client.peer())));
         }
+        self.comes_back.get_or_init(|| !terms.checks);
         let _ = watch.instance.set(terms.instance);
         let client = Arc::new(client);
         if terms.back != Back::New {
             self.bring_back(&client)?;
         }
-        client.say(ToServer::Returned);
+        if self.may_come_back() {
+            client.say(ToServer::Returned);
+        }
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = client.peer().into();
         let mut now = self.lock();
         loop {

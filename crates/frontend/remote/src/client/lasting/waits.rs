@@ -94,8 +94,9 @@ pub(super) fn submit(shared: &Arc<Shared>, cred: &Credentials, request: Request,
 }
 
 fn later(shared: &Arc<Shared>, cred: &Credentials, request: Request, done: Completion) {
+    let leaving = shared.lock().leaving;
     let mut state = shared.waits.lock();
-    if state.over {
+    if state.over || leaving {
         drop(state);
         return done(Err(errno(libc::EIO)));
     }

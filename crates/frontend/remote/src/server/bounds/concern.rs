@@ -3,7 +3,7 @@
 
 use super::ids::Given;
 use siftfs_proto::compound::Compound;
-use siftfs_proto::{Handle, Request};
+use siftfs_proto::{Handle, Request, Rights};
 
 /// What in a request a bound concerns, besides the inodes that it names by their numbers
 /// ([`Request::inodes_mut`]).
@@ -18,7 +18,9 @@ pub(super) enum Concern<'a> {
     Value(&'a [u8], Option<&'a mut Vec<u8>>),
     /// Entries of an open directory are shown.
     Entries(Handle),
-    /// Steps, each with ids of its own.
+    /// Rights of the caller.
+    Rights(&'a mut Rights),
+    /// Rights of the caller, and steps, each with ids of its own.
     Compound(&'a mut Compound),
     /// Nothing.
     NumbersAlone,
@@ -37,9 +39,8 @@ pub(super) fn of(req: &mut Request) -> Concern<'_> {
         R::GetXattr { name, .. } => Concern::Value(name, None),
         R::ReadDir { handle, .. } => Concern::Entries(*handle),
         R::Compound(compound) => Concern::Compound(compound),
-        // The rights in a publish, or in a compound, count for a kernel's session alone.
-        R::Publish { .. }
-        | R::Lookup { .. }
+        R::Publish { rights, .. } => Concern::Rights(rights),
+        R::Lookup { .. }
         | R::Forget { .. }
         | R::GetAttr { .. }
         | R::ReadLink { .. }

@@ -3,23 +3,29 @@
 //! wire and the session, so everything that the client asks for, and all that it is told, passes
 //! here. For whom the session speaks is decided before.
 
+mod callers;
 mod concern;
 mod ids;
 mod subtree;
 
+use callers::Callers;
+pub(super) use callers::believed;
 use concern::Concern;
 use ids::{Owners, Valued};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_keys::AuthorizedLine;
 use siftfs_proto::compound::{Compound, Compounded, StepNr};
-use siftfs_proto::{Cache, Completion, Credentials, FileService, Handle, Owed, Reply, Request};
+use siftfs_proto::{
+    Cache, Completion, Credentials, FileService, Handle, Owed, Reply, Request, Rights,
+};
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use subtree::{Part, Within};
 
 /// Opens a session by `open`, and bounds it by the line of its key. A line without maps and with
 /// the subtree `/` bounds nothing here: what `open` returns is returned. `open` gets the cache that
 /// the session is to have in the place of `cache`. The session must not be a kernel's: it would
-/// name inodes by bare numbers.
+/// name inodes by bare numbers, and its callers need [`bounded_machine`].
 ///
 /// # Errors
 /// What `open` says; `Refused` with a message if there is no such directory as the line names.
@@ -28,12 +34,34 @@ pub fn bounded(
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<Arc<dyn FileService>> {
+    within(line, None, cache, open)
+}
+
+/// As [`bounded`], of a session of another machine's kernel: the line bounds the caller of each
+/// call, too.
+///
+/// # Errors
+/// As [`bounded`].
+pub fn bounded_machine(
+    line: &AuthorizedLine,
+    cache: Option<Arc<dyn Cache>>,
+    open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
+) -> Result<Arc<dyn FileService>> {
+    within(line, Some(Callers::of(line)), cache, open)
+}
+
+fn within(
+    line: &AuthorizedLine,
+    callers: Option<Callers>,
+    cache: Option<Arc<dyn Cache>>,
+    open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
+) -> Result<Arc<dyn FileService>> {
     let owners = Owners::of(&line.ids);
     if line.subtree == "/" {
         let inner = open(cache)?;
-        return Ok(match owners {
-            None => inner,
-            Some(_) => Arc::new(Bounded { inner, owners, part: Part::default() }),
+        return Ok(match (&owners, &callers) {
+            (None, None) => inner,
+            _ => Arc::new(Bounded { inner, owners, callers, part: Part::default() }),
         });
     }
     // What others change before the directory is found is nothing that the client was told of.
@@ -42,7 +70,7 @@ pub fn bounded(
     let found = inner.enter(line.subtree.as_bytes());
     let part = Part(found.map_err(|error| no_directory(&line.subtree, error))?);
     let _ = root.set(part);
-    Ok(Arc::new(Bounded { inner, owners, part }))
+    Ok(Arc::new(Bounded { inner, owners, callers, part }))
 }
 
 fn no_directory(path: &str, error: Error) -> Error {
@@ -60,6 +88,8 @@ struct Bounded {
     inner: Arc<dyn FileService>,
     /// The client's ids, unless every id is itself.
     owners: Option<Owners>,
+    /// What becomes of each call's caller, if the session is a machine's.
+    callers: Option<Callers>,
     part: Part,
 }
 
@@ -91,7 +121,11 @@ impl From<Reply> for Answered {
 
 impl Bounded {
     /// The request as the session takes it.
-    fn admit(&self, mut req: Request) -> std::result::Result<(Request, Asked), Answered> {
+    fn admit(
+        &self,
+        cred: &Credentials,
+        mut req: Request,
+    ) -> std::result::Result<(Request, Asked), Answered> {
         let mut asked = Asked::Other;
         match concern::of(&mut req) {
             Concern::Volume => return Err(errno(libc::EPERM).into()),
@@ -106,7 +140,11 @@ impl Bounded {
                 asked = Valued::of(name).map_or(Asked::Other, Asked::Value);
             }
             Concern::Entries(handle) => asked = Asked::Entries(handle),
-            Concern::Compound(compound) => self.admit_steps(compound)?,
+            Concern::Compound(compound) => {
+                self.take_rights(cred, &mut compound.rights);
+                self.admit_steps(compound)?;
+            }
+            Concern::Rights(rights) => self.take_rights(cred, rights),
             Concern::Upwards | Concern::NumbersAlone => {}
         }
         req.inodes_mut().try_for_each(|ino| self.part.enter(ino))?;
@@ -114,6 +152,21 @@ impl Bounded {
             // The root is never forgotten.
             Request::Forget { ino, .. } if ino == self.part.0 => Err(Reply::Done.into()),
             req => Ok((req, asked)),
+        }
+    }
+
+    /// The caller of a call as the session takes it.
+    fn caller<'a>(&self, cred: &'a Credentials) -> Cow<'a, Credentials> {
+        match &self.callers {
+            None => Cow::Borrowed(cred),
+            Some(callers) => Cow::Owned(callers.judge(cred)),
+        }
+    }
+
+    /// Rights that a request carries itself. They count in a machine's session alone.
+    fn take_rights(&self, cred: &Credentials, rights: &mut Rights) {
+        if let Some(callers) = &self.callers {
+            callers.rights(cred, rights);
         }
     }
 
@@ -163,9 +216,10 @@ impl FileService for Bounded {
     }
 
     fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
-        match self.admit(req) {
+        match self.admit(cred, req) {
             Err(answered) => (*answered.0, Owed::default()),
             Ok((req, asked)) => {
+                let cred = &*self.caller(cred);
                 let (result, owed) = self.inner.call_owing(cred, req);
                 (result.and_then(|reply| self.show(cred, asked, reply)), owed)
             }
@@ -181,7 +235,7 @@ impl FileService for Bounded {
         if matches!(req, Request::ReadDir { .. }) {
             return done(self.call(cred, req));
         }
-        let (req, asked) = match self.admit(req) {
+        let (req, asked) = match self.admit(cred, req) {
             Ok(admitted) => admitted,
             Err(answered) => return done(*answered.0),
         };
@@ -189,7 +243,7 @@ impl FileService for Bounded {
         let done = Box::new(move |result: Result<Reply>| {
             done(result.and_then(|reply| shown(part, owners.as_ref(), asked, reply)));
         });
-        self.inner.submit(cred, req, done);
+        self.inner.submit(&self.caller(cred), req, done);
     }
 }
 
