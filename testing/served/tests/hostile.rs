@@ -34,7 +34,7 @@ fn raw(setup: &Setup) -> CallerEnd<FileProtocol> {
 }
 
 fn opening(claim: Claim) -> ToServer {
-    ToServer::Open(Box::new(Opening { volume: String::new(), claim, caches: false }))
+    ToServer::Open(Box::new(Opening { volume: String::new(), claim, caches: false, lends: false }))
 }
 
 fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {

@@ -3,7 +3,7 @@
 use crate::mount::local::{LocalVolume, Sessions};
 use siftfs_base::Result;
 use siftfs_log::show_uuid;
-use siftfs_proto::{Cache, FileService, Opening};
+use siftfs_proto::{Cache, FileService, Holder, Opening};
 use siftfs_remote::Served;
 use std::sync::Arc;
 
@@ -40,5 +40,9 @@ impl Served for ServedVolume {
             Some(cache) => self.sessions.front(opening, cache),
             None => self.sessions.open(opening),
         }
+    }
+
+    fn lend(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        self.sessions.lender(opening, holder)
     }
 }

@@ -16,6 +16,7 @@ variants!(FileProtocol: ToServer {
     2 => Call { slot, number, credentials, request },
     3 => Taken { notice },
     4 => Bye {},
+    5 => Lent { slot, number, credentials, lease, offset, time, data },
 } tuple {
     1 => Open(opening),
 });
@@ -29,9 +30,10 @@ variants!(FileProtocol: FromServer {
     6 => Ended { reason },
     7 => Owing { slot, number, result },
     8 => Settled { slot, number },
+    9 => Recall { lease },
 });
 
-fields!(FileProtocol: Opening { volume, claim, caches });
+fields!(FileProtocol: Opening { volume, claim, caches, lends });
 
 variants!(FileProtocol: Claim {
     1 => Kernel {},

@@ -18,13 +18,13 @@ extern crate self as siftfs_calls;
 
 pub use checks::{check, check_kernels, data_of};
 
-use siftfs_base::{Error, InodeNr};
+use siftfs_base::{Error, InodeNr, Timestamp};
 use siftfs_codec::{Party, Protocol};
-use siftfs_proto::{Credentials, Reply, Request, Rights};
+use siftfs_proto::{Blocks, Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -74,6 +74,8 @@ pub struct Opening {
     pub claim: Claim,
     /// It keeps what it is told, and takes back what others change.
     pub caches: bool,
+    /// It lends: it grants its leases on to programs of its machine, and gives what these write.
+    pub lends: bool,
 }
 
 /// Client to server.
@@ -91,6 +93,24 @@ pub enum ToServer {
         credentials: Credentials,
         /// What for.
         request: Box<Request>,
+    },
+    /// As a `Call` of [`Request::LeaseWrite`], in a session that lends. The data lie in whole blocks,
+    /// each byte where the file's own block has it, so that they need not be in the message.
+    Lent {
+        /// As of `Call`.
+        slot: u32,
+        /// As of `Call`.
+        number: u64,
+        /// As of `Call`.
+        credentials: Credentials,
+        /// The lease.
+        lease: LeaseId,
+        /// Where in the file the data begin. In its first block they begin at the same byte.
+        offset: u64,
+        /// When the file was written, if its holder says so.
+        time: Option<Timestamp>,
+        /// The data.
+        data: Blocks,
     },
     /// A notice was taken back: nothing of it is shown any more.
     Taken {
@@ -172,6 +192,11 @@ pub enum FromServer {
     Shares {
         /// One is open.
         others: bool,
+    },
+    /// To a session that lends: another session wants the file of a lease, which is to be returned.
+    Recall {
+        /// The lease.
+        lease: LeaseId,
     },
     /// The server has ended the session.
     Ended {

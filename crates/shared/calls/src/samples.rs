@@ -304,7 +304,7 @@ pub fn replies() -> Vec<Reply> {
 pub fn to_server() -> Vec<ToServer> {
     let user = Claim::User { uid: 1, gid: 2, rights: rights() };
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
-    let opening = |claim| Opening { volume: "vol".into(), claim, caches: true };
+    let opening = |claim| Opening { volume: "vol".into(), claim, caches: true, lends: true };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
     let credentials = Credentials { uid: 1, gid: 2, pid: 3, umask: 0o22 };
     all.extend(requests().into_iter().zip(0..).map(|(request, number)| ToServer::Call {
@@ -313,8 +313,15 @@ pub fn to_server() -> Vec<ToServer> {
         credentials: credentials.clone(),
         request: Box::new(request),
     }));
-    all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye]);
+    all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye, lent(credentials)]);
     all
+}
+
+/// What is written to a leased file, from the middle of a block to that of the next one.
+fn lent(credentials: Credentials) -> ToServer {
+    let (lease, time, data) = (LeaseId(7), Some(time(8)), vec![block(1), block(2)]);
+    let (offset, data) = ((5 << 12) + 4000, Blocks::new(data, 4000, 200));
+    ToServer::Lent { slot: 62, number: 3, credentials, lease, offset, time, data }
 }
 
 /// One of every message from a server, with every reply.
@@ -334,6 +341,7 @@ pub fn from_server() -> Vec<FromServer> {
         FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)) },
         FromServer::Owing { slot: 3, number: 4, result: Ok(Box::new(Reply::Flags(5))) },
         FromServer::Settled { slot: 6, number: 7 },
+        FromServer::Recall { lease: LeaseId(8) },
     ];
     all.extend(replies().into_iter().zip(0..).map(|(reply, number)| FromServer::Answer {
         slot: 0,

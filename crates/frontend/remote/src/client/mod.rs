@@ -1,6 +1,7 @@
 //! The client's side: a session of a volume that another process serves.
 
 mod aside;
+mod lends;
 mod looked;
 mod owing;
 mod receive;
@@ -12,8 +13,10 @@ use looked::LookedUp;
 use owing::Owing;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FromServer, SLOTS, ToServer, data_of};
-use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_transport::{Connection, Received, Receiver, Secured, Sender, reach};
+use siftfs_proto::{
+    Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request,
+};
+use siftfs_transport::{Connection, Crossed, Received, Receiver, Secured, Sender, reach};
 use slots::{Slots, Then};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,6 +39,8 @@ struct Link {
     sender: Arc<dyn Sender<ToServer>>,
     slots: Slots,
     cache: Option<Caching>,
+    /// Whose leases they are, in a session that lends.
+    holder: Option<Arc<dyn Holder>>,
     /// Does what follows the answers of calls that no thread waits for.
     answers: Arc<Aside>,
     peer: String,
@@ -84,7 +89,7 @@ impl Client {
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
         let end = reach::<FileProtocol>(address, options, secured)?;
-        let opening = Opening { volume: volume.into(), claim, caches: cache.is_some() };
+        let opening = Opening { volume: volume.into(), claim, caches: cache.is_some(), lends: false };
         Self::open(end, opening, cache)
     }
 
@@ -97,6 +102,15 @@ impl Client {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
+        Self::begin(end, opening, cache, None)
+    }
+
+    fn begin(
+        end: siftfs_transport::CallerEnd<FileProtocol>,
+        opening: Opening,
+        cache: Option<Arc<dyn Cache>>,
+        holder: Option<Arc<dyn Holder>>,
+    ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
         sender.send(ToServer::Open(Box::new(opening)))?;
         let (volume, slots, bytes) = opened(&mut *receiver, &peer)?;
@@ -104,6 +118,7 @@ impl Client {
             sender,
             slots: Slots::new(slots, bytes),
             cache: cache.map(Caching::new).transpose()?,
+            holder,
             answers: Arc::new(Aside::start("siftfs-answers")?),
             peer,
             calls: AtomicU64::new(0),
@@ -130,6 +145,11 @@ impl Client {
     /// Calls that were sent.
     pub fn calls(&self) -> u64 {
         self.link.calls.load(Ordering::Relaxed)
+    }
+
+    /// What has crossed its connection.
+    pub fn crossed(&self) -> Crossed {
+        self.link.sender.crossed()
     }
 
     /// Ends the session in order, also while others have this. Later calls are errors.
@@ -224,8 +244,14 @@ impl Link {
     /// Sends a call that has its slot. One that cannot be sent is answered here.
     fn transmit(&self, (slot, number): (u32, u64), cred: &Credentials, req: Request) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let (credentials, request) = (cred.clone(), Box::new(req));
-        match self.sender.send(ToServer::Call { slot, number, credentials, request }) {
+        let message = match &self.holder {
+            Some(_) => lends::message((slot, number), cred.clone(), req),
+            None => {
+                let (credentials, request) = (cred.clone(), Box::new(req));
+                ToServer::Call { slot, number, credentials, request }
+            }
+        };
+        match self.sender.send(message) {
             Ok(()) => {}
             // The message is longer than a message may be. Nothing of it was sent.
             Err(Error::Refused(why)) => {

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod identity;
+mod lends;
 mod notices;
 mod outbox;
 mod session;
@@ -13,10 +14,10 @@ use crate::Listener;
 use crate::executors::{Execution, Executors};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
-use siftfs_proto::{Cache, FileService, Opening};
+use siftfs_proto::{Cache, FileService, Holder, Opening};
 use siftfs_transport::ServerEnd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -39,6 +40,16 @@ pub trait Served: Send + Sync {
     /// There are too many sessions.
     fn open(&self, opening: Opening, cache: Option<Arc<dyn Cache>>)
     -> Result<Arc<dyn FileService>>;
+
+    /// Opens a session that lends: `holder` is told which leases to return, and it changes nothing
+    /// but the files that are leased to it.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where there are none, `ENFILE` if there are too many sessions.
+    fn lend(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        let _ = (opening, holder);
+        Err(siftfs_base::errno(libc::EOPNOTSUPP))
+    }
 }
 
 /// What a server has counted since it began.
@@ -77,6 +88,8 @@ pub struct Server {
     /// Bytes of data in the calls of all sessions whose answers have not left.
     data: Arc<AtomicU64>,
     executors: Executors,
+    /// Sessions that lend.
+    lending: Arc<AtomicUsize>,
     ending: AtomicBool,
 }
 
@@ -88,9 +101,9 @@ impl Server {
 
     /// As [`Server::new`], which carries calls out in this way.
     pub fn with(volume: Arc<dyn Served>, execution: Execution) -> Arc<Self> {
-        let (counters, data, ending) = Default::default();
+        let (counters, data, lending, ending) = Default::default();
         let executors = Executors::new(execution);
-        Arc::new(Self { volume, counters, data, executors, ending })
+        Arc::new(Self { volume, counters, data, executors, lending, ending })
     }
 
     /// What was counted since the server began.

@@ -6,6 +6,7 @@
 //! and nothing else does.
 
 use super::identity::{self, BYTES, Channel};
+use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::slots::Slots;
@@ -88,6 +89,8 @@ struct Opened {
     caches: bool,
     /// It speaks for a kernel.
     kernel: bool,
+    /// It lends.
+    lends: Option<Arc<Lends>>,
 }
 
 struct Session<'a> {
@@ -109,7 +112,7 @@ struct Session<'a> {
 
 /// Serves a connection to its end.
 pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
-    let Connection { sender, mut receiver, peer, process, key } = end;
+    let Connection { sender, mut receiver, peer, process, shares_memory, key } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
     let channel = match (process, &key) {
@@ -117,7 +120,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         (None, Some(key)) => Channel::Key(&key.line),
         (None, None) => Channel::Nobody,
     };
-    let opened = match open(server, &mut receiver, channel, &notices) {
+    let channel = (channel, shares_memory);
+    let opened = match open(server, &mut receiver, channel, (&notices, &outbox)) {
         Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
@@ -156,8 +160,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
 fn open(
     server: &Server,
     inbox: &mut Inbox,
-    channel: Channel<'_>,
-    notices: &Arc<Notices>,
+    (channel, shares_memory): (Channel<'_>, bool),
+    (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
     let opening = match inbox.recv(Some(OPENING))? {
         Received::Message(ToServer::Open(opening)) => opening,
@@ -170,16 +174,22 @@ fn open(
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
-    let (caches, kernel) = (opening.caches, opening.claim == Claim::Kernel);
+    let (caches, lends) = (opening.caches, opening.lends);
+    let kernel = opening.claim == Claim::Kernel;
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let opening = identity::judge(channel, opening.claim, is_called)?;
+    if lends {
+        let opening = (&opening, caches);
+        let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
+        return Ok(Opened { service, caches, kernel, lends: Some(lends) });
+    }
     let open = |cache| server.volume.open(opening, cache);
     let service = match channel {
         Channel::Key(line) => super::bounded(line, cache, open)?,
         Channel::Process(_) | Channel::Nobody => open(cache)?,
     };
-    Ok(Opened { service, caches, kernel })
+    Ok(Opened { service, caches, kernel, lends: None })
 }
 
 impl Session<'_> {
@@ -255,6 +265,13 @@ impl Session<'_> {
             }
             match inbox.recv(Some(LOOK)) {
                 Ok(Received::Message(message)) => {
+                    let message = match self.unlend(message) {
+                        Ok(message) => message,
+                        Err(why) => {
+                            self.broke(&why);
+                            return None;
+                        }
+                    };
                     let entry = match &message {
                         ToServer::Call { request, .. } => Some(self.commands.arrive(request)),
                         _ => None,
@@ -271,9 +288,23 @@ impl Session<'_> {
         }
     }
 
+    /// A message of lent data, which a session that lends may send, as the call that it is.
+    fn unlend(&self, message: ToServer) -> std::result::Result<ToServer, String> {
+        match message {
+            ToServer::Lent { .. } if self.opened.lends.is_none() => {
+                Err("it lends data in a session that does not lend".into())
+            }
+            message => lends::as_call(message),
+        }
+    }
+
     /// Is there a reason to end the session?
     fn look(&self) {
         if self.server.is_ending() {
+            // What programs were told is written comes in before that.
+            if self.opened.lends.as_ref().is_some_and(|lends| lends.has_to_return()) {
+                return;
+            }
             self.told_end("the server ends");
         } else if self.notices.is_late() {
             count(&self.server.counters.ended);
