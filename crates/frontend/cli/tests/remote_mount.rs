@@ -5,6 +5,8 @@ mod support;
 
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
+#[path = "remote_mount/placement.rs"]
+mod placement;
 #[path = "remote_mount/refused.rs"]
 mod refused;
 #[path = "remote_mount/shell.rs"]

@@ -60,7 +60,13 @@ impl Session {
         let epoch = u64::from_le_bytes(epoch);
         let reader = Reader::new(memories.clone(), FULL, (epoch, MAX_FILE_SIZE));
         let (names, recalls) = (Mutex::default(), common.recalls.clone());
-        let told = Arc::new(Told { names, memories, recalls, session: OnceLock::new(), lost: false.into() });
+        let told = Arc::new(Told {
+            names,
+            memories,
+            recalls,
+            session: OnceLock::new(),
+            lost: false.into(),
+        });
         let service = common.opens.open(told.clone())?;
         let (redeems, counters) = (common.redeems.clone(), common.counters.clone());
         let (how, pipelines) = (common.how, common.pipelines.clone());

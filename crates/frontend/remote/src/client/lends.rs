@@ -34,8 +34,10 @@ impl Client {
             )));
         }
         let shared_memory = options.shared_memory.min(MEMORY);
-        let end =
-            connect::<FileProtocol>(address, &TransportOptions { shared_memory, ..options.clone() })?;
+        let end = connect::<FileProtocol>(
+            address,
+            &TransportOptions { shared_memory, ..options.clone() },
+        )?;
         let (volume, claim) = (volume.into(), Claim::Kernel);
         let opening = Opening { volume, claim, caches: false, lends: true };
         Self::begin(end, opening, None, Some(holder))

@@ -13,9 +13,7 @@ use looked::LookedUp;
 use owing::Owing;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FromServer, SLOTS, ToServer, data_of};
-use siftfs_proto::{
-    Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request,
-};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
 use siftfs_transport::{Connection, Crossed, Received, Receiver, Secured, Sender, reach};
 use slots::{Slots, Then};
 use std::sync::Arc;
@@ -89,7 +87,8 @@ impl Client {
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
         let end = reach::<FileProtocol>(address, options, secured)?;
-        let opening = Opening { volume: volume.into(), claim, caches: cache.is_some(), lends: false };
+        let opening =
+            Opening { volume: volume.into(), claim, caches: cache.is_some(), lends: false };
         Self::open(end, opening, cache)
     }
 

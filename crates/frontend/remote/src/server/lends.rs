@@ -174,7 +174,9 @@ pub(super) fn as_call(message: ToServer) -> std::result::Result<ToServer, String
 fn taken(offset: u64, data: &Blocks) -> std::result::Result<WriteData, String> {
     let (blocks, skip) = data.whole();
     if offset % BLOCK_BYTES != skip as u64 {
-        return Err(format!("it lends data for byte {offset} that begin at byte {skip} of a block"));
+        return Err(format!(
+            "it lends data for byte {offset} that begin at byte {skip} of a block"
+        ));
     }
     let mut own = [0; BLOCK_SIZE];
     if skip == 0 && data.len().is_multiple_of(BLOCK_SIZE) {

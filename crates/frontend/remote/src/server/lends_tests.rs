@@ -2,7 +2,8 @@ use super::*;
 
 fn call(offset: u64, data: Blocks) -> std::result::Result<WriteData, String> {
     let (credentials, lease) = (Credentials::default(), LeaseId(3));
-    let message = ToServer::Lent { slot: 1, number: 2, credentials, lease, offset, time: None, data };
+    let message =
+        ToServer::Lent { slot: 1, number: 2, credentials, lease, offset, time: None, data };
     as_call(message).map(|call| match call {
         ToServer::Call { slot: 1, number: 2, request, .. } => match *request {
             Request::LeaseWrite { lease: LeaseId(3), offset: at, data, time: None } => {
