@@ -7,8 +7,8 @@ use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Blocks, Credentials, FileService, Handle, Holder, LeaseId, MAX_FILE_SIZE, ROOT_INO, Reply,
-    Request, WriteData,
+    Credentials, FileService, Handle, Holder, LeaseId, MAX_FILE_SIZE, ROOT_INO, Reply, Request,
+    WriteData,
 };
 use siftfs_remote::{Client, TransportOptions};
 use siftfs_served::{Setup, Way};
@@ -216,32 +216,33 @@ fn last_word(mut end: CallerEnd<FileProtocol>) -> String {
     }
 }
 
-fn lent(offset: u64, data: Blocks) -> ToServer {
+fn lent(offset: u64, len: u32, blocks: usize) -> ToServer {
+    let (slot, number, time) = (0, 0, None);
     let (credentials, lease) = (Credentials::default(), LeaseId(1));
-    ToServer::Lent { slot: 0, number: 0, credentials, lease, offset, time: None, data }
+    let blocks = vec![SharedBlock::from([1; BLOCK_SIZE]); blocks];
+    ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks }
 }
 
-fn one_block(skip: usize, len: usize) -> Blocks {
-    Blocks::new(vec![SharedBlock::from([1; BLOCK_SIZE])], skip, len)
-}
-
-/// Data that do not lie in their blocks as in the file, and data in a session that does not lend,
+/// Data that do not lie in their blocks, and data in a session that does not lend,
 /// end that session; nobody else notices.
 #[test]
 fn an_agent_that_breaks_a_rule_loses_its_session() {
     let local = volume();
     let setup = Setup::new(&local, Way::Shared);
-    for (lends, offset, why) in
-        [(true, 5, "byte 0 of a block"), (true, u64::MAX, "byte 0"), (false, 0, "does not lend")]
-    {
+    for (lends, len, why) in [
+        (true, 5000, "1 blocks for 5000 bytes"),
+        (true, 0, "for 0 bytes"),
+        (true, u32::MAX, "1 blocks"),
+        (false, 10, "does not lend"),
+    ] {
         let end = raw(&setup, opening(Claim::Kernel, false, lends));
-        end.sender.send(lent(offset, one_block(0, 10))).unwrap();
+        end.sender.send(lent(0, len, 1)).unwrap();
         let said = last_word(end);
         assert!(said.contains(why), "{said}");
     }
     // A session without any lease is told so, and goes on.
     let mut end = raw(&setup, opening(Claim::Kernel, false, true));
-    end.sender.send(lent(4096 + 7, one_block(7, 10))).unwrap();
+    end.sender.send(lent(4096 + 7, 10, 1)).unwrap();
     let answer = loop {
         match end.receiver.recv(Some(LIMIT)).unwrap() {
             Received::Message(FromServer::Answer { result, .. }) => break result,
@@ -251,7 +252,7 @@ fn an_agent_that_breaks_a_rule_loses_its_session() {
     };
     assert_eq!(errno_of(answer), libc::ESTALE);
     setup.client(Claim::Owner).unwrap();
-    assert_eq!(setup.server.counts().ended, 3);
+    assert_eq!(setup.server.counts().ended, 4);
     drop((end, setup));
     local.close().unwrap();
 }

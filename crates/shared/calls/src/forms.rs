@@ -16,7 +16,7 @@ variants!(FileProtocol: ToServer {
     2 => Call { slot, number, credentials, request },
     3 => Taken { notice },
     4 => Bye {},
-    5 => Lent { slot, number, credentials, lease, offset, time, data },
+    5 => Lent { slot, number, credentials, lease, offset, len, time, blocks },
 } tuple {
     1 => Open(opening),
 });

@@ -18,9 +18,9 @@ extern crate self as siftfs_calls;
 
 pub use checks::{check, check_kernels, data_of};
 
-use siftfs_base::{Error, InodeNr, Timestamp};
+use siftfs_base::{Error, InodeNr, SharedBlock, Timestamp};
 use siftfs_codec::{Party, Protocol};
-use siftfs_proto::{Blocks, Credentials, LeaseId, Reply, Request, Rights};
+use siftfs_proto::{Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
@@ -105,12 +105,15 @@ pub enum ToServer {
         credentials: Credentials,
         /// The lease.
         lease: LeaseId,
-        /// Where in the file the data begin. In its first block they begin at the same byte.
+        /// Where in the file the data begin.
         offset: u64,
+        /// How many bytes they are; at least one.
+        len: u32,
         /// When the file was written, if its holder says so.
         time: Option<Timestamp>,
-        /// The data.
-        data: Blocks,
+        /// The blocks: as many as the file's own that the data touch. What is no data in them means
+        /// nothing.
+        blocks: Vec<SharedBlock>,
     },
     /// A notice was taken back: nothing of it is shown any more.
     Taken {

@@ -319,9 +319,9 @@ pub fn to_server() -> Vec<ToServer> {
 
 /// What is written to a leased file, from the middle of a block to that of the next one.
 fn lent(credentials: Credentials) -> ToServer {
-    let (lease, time, data) = (LeaseId(7), Some(time(8)), vec![block(1), block(2)]);
-    let (offset, data) = ((5 << 12) + 4000, Blocks::new(data, 4000, 200));
-    ToServer::Lent { slot: 62, number: 3, credentials, lease, offset, time, data }
+    let (lease, time, blocks) = (LeaseId(7), Some(time(8)), vec![block(1), block(2)]);
+    let (offset, len) = ((5 << 12) + 4000, 200);
+    ToServer::Lent { slot: 62, number: 3, credentials, lease, offset, len, time, blocks }
 }
 
 /// One of every message from a server, with every reply.

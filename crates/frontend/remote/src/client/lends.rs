@@ -6,7 +6,7 @@ use super::Client;
 use crate::{Address, FileProtocol, Opening, TransportOptions};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, SharedBlock};
 use siftfs_calls::{Claim, ToServer};
-use siftfs_proto::{Blocks, Credentials, Holder, Request, WriteData};
+use siftfs_proto::{Credentials, Holder, Request, WriteData};
 use siftfs_transport::connect;
 use std::sync::Arc;
 
@@ -52,19 +52,19 @@ pub(super) fn message(
 ) -> ToServer {
     match request {
         Request::LeaseWrite { lease, offset, data, time } if !data.is_empty() => {
-            let data = in_blocks(offset, data);
-            ToServer::Lent { slot, number, credentials, lease, offset, time, data }
+            let len = u32::try_from(data.len()).expect("a piece is a mebibyte at most");
+            let blocks = in_blocks(offset, data);
+            ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks }
         }
         request => ToServer::Call { slot, number, credentials, request: Box::new(request) },
     }
 }
 
 /// The data in whole blocks, each byte where the file's block has it.
-fn in_blocks(offset: u64, data: WriteData) -> Blocks {
-    let len = data.len();
+fn in_blocks(offset: u64, data: WriteData) -> Vec<SharedBlock> {
     let skip = (offset % BLOCK_BYTES) as usize;
     let bytes = match data {
-        WriteData::Blocks(blocks) if skip == 0 => return Blocks::new(blocks, 0, len),
+        WriteData::Blocks(blocks) if skip == 0 => return blocks,
         data => data.into_bytes(),
     };
     let (mut blocks, mut rest, mut from) = (Vec::new(), &bytes[..], skip);
@@ -76,7 +76,7 @@ fn in_blocks(offset: u64, data: WriteData) -> Blocks {
         blocks.push(SharedBlock::from(block));
         (rest, from) = (later, 0);
     }
-    Blocks::new(blocks, skip, len)
+    blocks
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use super::outbox::Outbox;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, SharedBlock, errno};
 use siftfs_calls::{FromServer, ToServer};
 use siftfs_proto::{
-    Blocks, Completion, Credentials, FileService, Holder, Identity, LeaseId, Limits, Opening, Owed,
-    Reply, Request, WriteData,
+    Completion, Credentials, FileService, Holder, Identity, LeaseId, Limits, Opening, Owed, Reply,
+    Request, WriteData,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -160,36 +160,40 @@ impl FileService for Lending {
 /// The call that a message of lent data is; other messages as they are.
 ///
 /// # Errors
-/// The data do not lie in their blocks as they do in the file.
+/// The blocks are not those that the data touch.
 pub(super) fn as_call(message: ToServer) -> std::result::Result<ToServer, String> {
-    let ToServer::Lent { slot, number, credentials, lease, offset, time, data } = message else {
-        return Ok(message);
-    };
-    let data = taken(offset, &data)?;
-    let request = Box::new(Request::LeaseWrite { lease, offset, data, time });
-    Ok(ToServer::Call { slot, number, credentials, request })
+    match message {
+        ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks } => {
+            let data = taken((offset, len as usize), &blocks)?;
+            let request = Box::new(Request::LeaseWrite { lease, offset, data, time });
+            Ok(ToServer::Call { slot, number, credentials, request })
+        }
+        message => Ok(message),
+    }
 }
 
 /// A copy of its own of data that lie in lent blocks, which go back with that.
-fn taken(offset: u64, data: &Blocks) -> std::result::Result<WriteData, String> {
-    let (blocks, skip) = data.whole();
-    if offset % BLOCK_BYTES != skip as u64 {
-        return Err(format!(
-            "it lends data for byte {offset} that begin at byte {skip} of a block"
-        ));
+fn taken(
+    (offset, len): (u64, usize),
+    blocks: &[SharedBlock],
+) -> std::result::Result<WriteData, String> {
+    let mut from = (offset % BLOCK_BYTES) as usize;
+    if len == 0 || blocks.len() != (from + len).div_ceil(BLOCK_SIZE) {
+        let n = blocks.len();
+        return Err(format!("it lends {n} blocks for {len} bytes from byte {offset} on"));
     }
     let mut own = [0; BLOCK_SIZE];
-    if skip == 0 && data.len().is_multiple_of(BLOCK_SIZE) {
+    if from == 0 && len.is_multiple_of(BLOCK_SIZE) {
         let blocks = blocks.iter().map(|block| {
             block.copy_to(&mut own);
             SharedBlock::from(own)
         });
         return Ok(WriteData::Blocks(blocks.collect()));
     }
-    let (mut bytes, mut from) = (Vec::with_capacity(data.len()), skip);
+    let mut bytes = Vec::with_capacity(len);
     for block in blocks {
         block.copy_to(&mut own);
-        let to = BLOCK_SIZE.min(from + data.len() - bytes.len());
+        let to = BLOCK_SIZE.min(from + len - bytes.len());
         bytes.extend_from_slice(own.get(from..to).unwrap_or_default());
         from = 0;
     }
