@@ -77,7 +77,7 @@ fn write(lease: LeaseId, offset: u64, data: impl Into<WriteData>) -> Request {
 
 /// What is lent arrives, wherever it begins and ends; and its bytes are in no message.
 ///
-/// Seen to fail when the server keeps what was lent: then the shared memory is used up after 4 MiB,
+/// Seen to fail when the server keeps what was lent: then the shared memory is used up after 2 MiB,
 /// and the data travel in messages.
 #[test]
 fn what_is_lent_arrives() {

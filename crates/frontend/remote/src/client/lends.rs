@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Memory that such a session shares, each way: room for the largest write, and for one more that
 /// is not given back yet.
-const MEMORY: u64 = 4 << 20;
+const MEMORY: u64 = 2 << 20;
 
 impl Client {
     /// Opens a session for a program's private log, in the name of this machine's kernel. `holder`
