@@ -52,6 +52,10 @@ impl Holder for Deaf {
     fn ordered(&self, order: u64) {
         self.0.ordered(order);
     }
+
+    fn lost(&self) {
+        self.0.lost();
+    }
 }
 
 impl Opens for Opener {
@@ -236,6 +240,12 @@ impl World {
     /// Where programs enter.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
+    }
+
+    /// The server, if the Runtime is behind one, ends all sessions. It waits for those that are to
+    /// return leases, but not for long.
+    pub fn stop_server(&self) {
+        self.server.iter().for_each(|server| server.server.stop());
     }
 
     /// A session that does what the kernel would for some other program.

@@ -212,8 +212,7 @@ fn another_mounts_writer_is_another_program() {
 /// The server is killed: what was synced is there, what was not is an error of its fsync(2), once,
 /// also what the server had taken in; and programs go by the mount.
 ///
-/// Seen to fail when a lost connection does not end the leases, and when what was taken in is
-/// forgotten.
+/// Seen to fail when what was taken in is forgotten.
 #[test]
 fn a_killed_server_is_told() {
     let mut served = Served::start();
