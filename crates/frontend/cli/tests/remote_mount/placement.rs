@@ -304,6 +304,42 @@ fn a_killed_agent_keeps_nothing() {
     served.end();
 }
 
+/// The mount's process is stopped: its program does not believe it for long, and the server does not
+/// wait for it for long.
+#[test]
+fn a_stopped_agent_is_given_up() {
+    let served = Served::start();
+    let (mount, other) = (served.mount("m", LOGS), served.mount("other", ""));
+    let held = Held::of(&mount.path("f"));
+    held.write(0, &block(1));
+    held.sync();
+    held.write(0, &block(2));
+    let pid = mount.status()["pid"].as_i64().unwrap();
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let begun = Instant::now();
+    let theirs = other.path("f");
+    let reads = std::thread::spawn(move || (fs::read(theirs).unwrap(), begun.elapsed()));
+    while held.leased.write_at(0, b"x") != Through::Mount {
+        assert!(begun.elapsed() < Duration::from_secs(8), "a program believes a stopped agent");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!reads.is_finished(), "nobody reads older bytes while a program believes its lease");
+    let (bytes, waited) = reads.join().unwrap();
+    assert!(waited < Duration::from_secs(25), "{waited:?}");
+    assert!(bytes == block(1), "what was synced is there");
+    kill_process(pid, Signal::CONT).unwrap();
+    // It is told that what it wrote is lost, or finds that its session is over.
+    while let Ok(Through::Lease(())) = held.leased.sync(false) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "what is lost is durable");
+    }
+    drop(held);
+    patient(|| siftfs(&["umount", mount.dir()])).fails(1, &["server was lost"]);
+    assert!(fs::read(other.path("f")).unwrap() == block(1));
+    other.umount();
+    served.end();
+}
+
 /// A mount that is taken away takes in what its programs wrote.
 #[test]
 fn an_unmount_takes_logs_in() {
