@@ -1,5 +1,6 @@
 //! The same programs, where the Runtime is behind shared memory as in another process: headers go
-//! to it by messages, recalls come by messages (`docs/design/private-logs.md`, "NICFS's placement").
+//! to it by messages, recalls come by messages (`docs/design/private-logs.md`, "NICFS's
+//! placement").
 
 #[path = "back_end.rs"]
 mod back_end;
@@ -17,11 +18,12 @@ fn setting() -> Setting {
     Setting { served: true, ..Setting::default() }
 }
 
-/// The Runtime is lost: what a program has published cannot be taken in, and neither can anybody say
-/// that what was taken in is durable. Both are errors of the next fsync(2), and the leases end,
-/// however long they would last by their term.
+/// The Runtime is lost: what a program has published cannot be taken in, and nobody can say that
+/// what was taken in is durable. Both are errors of the next fsync(2), and the leases end, however
+/// long they would last by their term.
 ///
-/// Seen to fail when the end of a connection ends no lease, and when what was taken in is forgotten.
+/// Seen to fail when the end of a connection ends no lease, and when what was taken in is
+/// forgotten.
 #[test]
 fn a_runtime_that_is_lost_is_told() {
     let world = World::new(Setting { deaf: true, ..setting() });

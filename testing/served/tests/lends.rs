@@ -283,7 +283,7 @@ fn who_gets_no_such_session() {
     local.close().unwrap();
 }
 
-/// An agent that goes keeps no file; and one that is told that its server ends may give what it has.
+/// An agent that goes keeps no file; one that is told that its server ends may give what it has.
 #[test]
 fn both_ends_go() {
     let local = volume();

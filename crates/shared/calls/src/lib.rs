@@ -94,8 +94,9 @@ pub enum ToServer {
         /// What for.
         request: Box<Request>,
     },
-    /// As a `Call` of [`Request::LeaseWrite`], in a session that lends. The data lie in whole blocks,
-    /// each byte where the file's own block has it, so that they need not be in the message.
+    /// As a `Call` of [`Request::LeaseWrite`], in a session that lends. The data lie in whole
+    /// blocks, each byte where the file's own block has it, so that they need not be in the
+    /// message.
     Lent {
         /// As of `Call`.
         slot: u32,

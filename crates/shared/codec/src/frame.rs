@@ -77,8 +77,8 @@ fn section_len(head: usize, lent: usize) -> usize {
     head.next_multiple_of(8) + lent * 8
 }
 
-/// Bytes of a frame as it travels, of a message with a head of so many bytes, and so many blocks of
-/// each kind.
+/// Bytes of a frame as it travels: of a message with a head of `head` bytes, `lent` blocks that
+/// are lent and `inline` ones.
 pub fn len(head: usize, lent: usize, inline: usize) -> u64 {
     (HEADER_LEN + section_len(head, lent)) as u64 + inline as u64 * BLOCK_BYTES
 }

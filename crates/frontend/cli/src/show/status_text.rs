@@ -17,8 +17,7 @@ pub fn text(s: &Status) -> String {
         ("daemon", format!("siftfs {}, pid {}", s.version, s.pid)),
     ];
     lines.extend(s.server.as_ref().map(|server| ("server", served_by(server))));
-    let placement = s.server.as_ref().and_then(|server| server.placement.as_ref());
-    lines.extend(placement.map(|placement| ("placement", crossed(placement))));
+    lines.extend(crossed(s).map(|line| ("placement", line)));
     if let Some(log) = &s.log {
         lines.insert(1, ("log", log.clone()));
     }
@@ -94,15 +93,16 @@ fn served_by(server: &Server) -> String {
 }
 
 /// What private logs cost between the two processes.
-fn crossed(placement: &Placement) -> String {
+fn crossed(s: &Status) -> Option<String> {
+    let placement = s.server.as_ref()?.placement.as_ref()?;
     let Placement { connections, sent, lent, received, .. } = placement;
-    format!(
+    Some(format!(
         "{} connections of private logs; {} to the server in messages and {} in shared memory, {} back",
         count(*connections),
         show_size(*sent),
         show_size(*lent),
         show_size(*received)
-    )
+    ))
 }
 
 /// Does the volume serve? If not: why, since when, and what to do.

@@ -304,8 +304,8 @@ fn a_killed_agent_keeps_nothing() {
     served.end();
 }
 
-/// The mount's process is stopped: its program does not believe it for long, and the server does not
-/// wait for it for long.
+/// The mount's process is stopped: its program does not believe it for long, and the server does
+/// not wait for it for long.
 #[test]
 fn a_stopped_agent_is_given_up() {
     let served = Served::start();
@@ -352,6 +352,24 @@ fn an_unmount_takes_logs_in() {
     assert_eq!(leased.append(b"x"), Through::Mount);
     assert_eq!(fs::read(other.path("f")).unwrap(), b"kept");
     other.umount();
+    served.end();
+}
+
+/// What a log holds is part of `siftfs sync`, which the server carries out.
+#[test]
+fn sync_takes_logs_in() {
+    let mut served = Served::start();
+    let mount = served.mount("m", LOGS);
+    let held = Held::of(&mount.path("f"));
+    held.append(b"in the log");
+    siftfs(&["sync", mount.dir()]).ok();
+    served.server.take().unwrap().end(Signal::KILL);
+    drop(held);
+    patient(|| siftfs(&["umount", mount.dir()]));
+    served.server = Some(Server::start(served.setup.volume()));
+    let again = served.mount("again", "");
+    assert_eq!(fs::read(again.path("f")).unwrap(), b"in the log");
+    again.umount();
     served.end();
 }
 
