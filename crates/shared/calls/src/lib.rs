@@ -112,8 +112,8 @@ pub enum ToServer {
         len: u32,
         /// When the file was written, if its holder says so.
         time: Option<Timestamp>,
-        /// The blocks: as many as the file's own that the data touch. What is no data in them means
-        /// nothing.
+        /// The blocks, one for each of the file's own that the data touch. What is no data in them
+        /// means nothing.
         blocks: Vec<SharedBlock>,
     },
     /// A notice was taken back: nothing of it is shown any more.
