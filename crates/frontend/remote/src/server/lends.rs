@@ -120,9 +120,9 @@ impl Lends {
     }
 }
 
-/// Nobody can be asked under the Runtime's lock what a program shows of its file: so whoever asks
-/// for attributes has the lease recalled. The order of what a later fsync(2) must not overtake is
-/// of no use either, because each fsync(2) is a call.
+/// Nobody can be asked under the Runtime's lock what a program shows of its file: so a session that
+/// asks for attributes has the lease recalled. The order of what a later fsync(2) must not overtake
+/// is of no use either, because each fsync(2) is a call.
 impl Holder for Recalls {
     fn recall(&self, lease: LeaseId) {
         self.0.outbox.queue(FromServer::Recall { lease });

@@ -101,7 +101,8 @@ struct Session<'a> {
     answers: Arc<Answers>,
     notices: Arc<Notices>,
     commands: Commands,
-    inbox: Mutex<Inbox>,
+    /// What came is taken from there; and when it was looked last whether the session is to end.
+    inbox: Mutex<(Inbox, Instant)>,
     /// Threads that wait for the receiver.
     idle: AtomicUsize,
     threads: AtomicUsize,
@@ -147,7 +148,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         }),
         notices,
         commands: server.executors.open(),
-        inbox: Mutex::new(receiver),
+        inbox: Mutex::new((receiver, Instant::now())),
         idle: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
         busy: AtomicUsize::new(0),
@@ -258,8 +259,14 @@ impl Session<'_> {
     fn receive(&self) -> Option<(ToServer, Option<Entry>)> {
         self.idle.fetch_add(1, Ordering::SeqCst);
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let (inbox, looked) = &mut *inbox;
         self.idle.fetch_sub(1, Ordering::SeqCst);
         loop {
+            // Also where a client always has something to say.
+            if looked.elapsed() > LOOK {
+                *looked = Instant::now();
+                self.look();
+            }
             if self.over.load(Ordering::Acquire) {
                 return None;
             }
@@ -278,7 +285,7 @@ impl Session<'_> {
                     };
                     return Some((message, entry));
                 }
-                Ok(Received::Timeout) => self.look(),
+                Ok(Received::Timeout) => {}
                 Ok(Received::Closed) => return None,
                 Err(error) => {
                     tracing::info!(peer = self.peer, %error, "a client's session ends");
