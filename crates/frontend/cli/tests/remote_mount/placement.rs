@@ -334,7 +334,9 @@ fn a_stopped_agent_is_given_up() {
         assert!(begun.elapsed() < Duration::from_secs(60), "what is lost is durable");
     }
     drop(held);
-    patient(|| siftfs(&["umount", mount.dir()])).fails(1, &["server was lost"]);
+    // Its own session may have been heard of in time.
+    patient(|| siftfs(&["umount", mount.dir()]));
+    assert!(!mount.is_there());
     assert!(fs::read(other.path("f")).unwrap() == block(1));
     other.umount();
     served.end();
