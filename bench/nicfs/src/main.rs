@@ -1,6 +1,7 @@
 //! NICFS's figures, measured here and printed beside the paper's: reads and writes of 4 and 16 KiB
 //! (figure 8), of 256 bytes (figure 9), and by four programs at once (figure 10), what several
-//! front ends have taken in (figure 12), and the back end by itself (figures 11, 13 and 14).
+//! front ends have taken in (figure 12), the back end by itself (figures 11, 13 and 14), and what
+//! crosses where the Runtime is in another process (`placement`).
 //! `siftfs bench nicfs-...` runs it.
 //!
 //! One file has one figure. A figure is a function of [`Plan`] that answers an [`Output`]; its
@@ -15,6 +16,7 @@ mod fig14;
 mod fig8;
 mod fig9;
 mod job;
+mod placement;
 mod stage;
 mod table;
 mod turns;
@@ -55,6 +57,8 @@ enum What {
     Fig13(Common),
     /// What part of the back end's time each step takes, and what lists of free blocks spare
     Fig14(Common),
+    /// 1, 2 and 4 mounts of a served volume: what crosses to its Runtime
+    Placement(Common),
     /// One job, which a figure has started
     #[command(hide = true)]
     Work(Job),
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
         What::Fig12(common) => figure(&common, fig12::measure),
         What::Fig13(common) => figure(&common, fig13::measure),
         What::Fig14(common) => figure(&common, fig14::measure),
+        What::Placement(common) => figure(&common, placement::measure),
         What::Work(job) => job.work(),
         What::Append(appender) => appender.work(),
     };

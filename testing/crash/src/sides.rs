@@ -249,6 +249,7 @@ impl Connector for Road {
             receiver: Box::new(Tap { process: process.clone(), inner: device.receiver }),
             peer: device.peer,
             process: None,
+            shares_memory: false,
             key: None,
         };
         let thread = std::thread::spawn(move || process.server.session(end));

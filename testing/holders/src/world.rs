@@ -12,6 +12,8 @@ use siftfs_proto::{
     Credentials, FileService, Holder, Identity, LeaseId, Limits, Opening, Owed, Reply, Request,
     Shown,
 };
+use siftfs_remote::Client;
+use siftfs_served::{Setup, Way};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,8 @@ const HASTE: u64 = 1000;
 
 struct Opener {
     sessions: Sessions,
+    /// They are sessions of a server, then.
+    server: Option<Arc<Setup>>,
     said: Option<Duration>,
     early: bool,
     deaf: bool,
@@ -48,6 +52,10 @@ impl Holder for Deaf {
     fn ordered(&self, order: u64) {
         self.0.ordered(order);
     }
+
+    fn lost(&self) {
+        self.0.lost();
+    }
 }
 
 impl Opens for Opener {
@@ -58,7 +66,10 @@ impl Opens for Opener {
             true => Arc::new(Deaf(holder.clone())) as Arc<dyn Holder>,
             false => holder.clone(),
         };
-        let service = self.sessions.lender(opening, told)?;
+        let service = match &self.server {
+            None => self.sessions.lender(opening, told)?,
+            Some(server) => Arc::new(Client::lend(&server.address, &server.options, "", told)?),
+        };
         let (said, kept, early) = (self.said, self.kept.clone(), self.early.then_some(holder));
         Ok(Arc::new(Counted { service, said, kept, early }))
     }
@@ -156,6 +167,7 @@ pub struct World {
     pub kept: Arc<AtomicU64>,
     /// File logs, if programs get some.
     pub logs: Option<Arc<TestLogs>>,
+    server: Option<Arc<Setup>>,
     dir: TempDir,
 }
 
@@ -176,14 +188,17 @@ pub struct Setting {
     pub logs: Option<LogMedium>,
     /// A file may be leased again soon, however often it was recalled.
     pub hasty: bool,
+    /// The Runtime is behind shared memory, as in another process.
+    pub served: bool,
 }
 
 impl Default for Setting {
-    /// A volume of 64 MiB on which nothing ends by itself.
+    /// A volume of 64 MiB of this process, on which nothing ends by itself.
     fn default() -> Self {
         let bounds = Bounds { commit: EVER, unused: EVER, ..Bounds::default() };
         let (early, deaf, logs, hasty) = (false, false, None, false);
-        Self { size: 64 << 20, bounds, said: None, early, deaf, logs, hasty }
+        let served = false;
+        Self { size: 64 << 20, bounds, said: None, early, deaf, logs, hasty, served }
     }
 }
 
@@ -210,16 +225,27 @@ impl World {
         let tokens = Arc::new(Tokens::default());
         let (sessions, kept) = (volume.sessions(), Arc::default());
         let Setting { said, early, deaf, .. } = setting;
-        let opens = Arc::new(Opener { sessions, said, early, deaf, kept: Arc::clone(&kept) });
+        // File logs are the volume's own process's.
+        let served = setting.served && setting.logs.is_none();
+        let server = served.then(|| Arc::new(Setup::new(&volume, Way::Shared)));
+        let (theirs, uses) = (server.clone(), Arc::clone(&kept));
+        let opens = Arc::new(Opener { sessions, server: theirs, said, early, deaf, kept: uses });
         let logs = setting.logs.map(|medium| Arc::new(TestLogs::new(medium)));
         let given = logs.clone().map(|logs| logs as Arc<dyn Logs>);
         let grantor = Grantor::start(listener, opens, tokens.clone(), given, setting.bounds);
-        Self { device, volume, grantor: Some(grantor.expect("a grantor")), tokens, kept, logs, dir }
+        let grantor = Some(grantor.expect("a grantor"));
+        Self { device, volume, grantor, tokens, kept, logs, server, dir }
     }
 
     /// Where programs enter.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
+    }
+
+    /// The server, if the Runtime is behind one, ends all sessions. It waits for those that are to
+    /// return leases, but not for long.
+    pub fn stop_server(&self) {
+        self.server.iter().for_each(|server| server.server.stop());
     }
 
     /// A session that does what the kernel would for some other program.
@@ -255,6 +281,7 @@ impl World {
         if self.grantor.is_some() {
             self.stop();
         }
+        drop(self.server.take());
         self.volume.close().expect("close");
     }
 
@@ -269,6 +296,7 @@ impl World {
         let left = self.cut(Cut::LoseAll);
         // The image is from before: what ends now is in another volume.
         self.stop();
+        drop(self.server.take());
         self.volume.abandon();
         left.recover()
     }

@@ -6,6 +6,12 @@ use siftfs_grantor::{Bounds, How, Locate};
 use siftfs_holders::user::User;
 use siftfs_holders::world::{Setting, World};
 
+/// How volume and grantor are, if a test does not say. `served.rs` has another one.
+#[allow(dead_code)]
+fn setting() -> Setting {
+    Setting::default()
+}
+
 const FILES: usize = 3;
 const STEPS: u64 = 400;
 
@@ -69,9 +75,9 @@ impl Writes<'_> {
 #[test]
 fn files_are_the_same_however_they_are_taken_in() {
     for (seed, ingest) in (0..).zip(hows()) {
-        let bounds = Bounds { ingest, ..Setting::default().bounds };
+        let bounds = Bounds { ingest, ..crate::setting().bounds };
         // Recalled again and again, a file may be leased again soon.
-        let world = World::new(Setting { bounds, hasty: true, ..Setting::default() });
+        let world = World::new(Setting { bounds, hasty: true, ..crate::setting() });
         let user = world.user();
         let files =
             (0..FILES).map(|i| (user.make(&format!("f{i}"), b"begin"), None, b"begin".to_vec()));

@@ -9,13 +9,19 @@ use siftfs_lease::{Answer, Ask, Packets};
 use siftfs_proto::{ROOT_INO, Request, SetAttr};
 use std::time::Duration;
 
+/// How volume and grantor are, if a test does not say. `served.rs` has another one.
+#[allow(dead_code)]
+fn setting() -> Setting {
+    Setting::default()
+}
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_siftfs-holders");
 
 /// Programs that write anything into their memory and to their sockets. Their sessions end, the
 /// others' and the volume do not.
 #[test]
 fn programs_that_write_anything_hurt_nobody_else() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let good = user.make("good", b"");
     let mut program = Program::start(PROGRAM, &world, good, false);
@@ -45,7 +51,7 @@ fn programs_that_write_anything_hurt_nobody_else() {
 /// L6: what a token stands for, and for whom.
 #[test]
 fn tokens_are_their_processes_own_and_good_for_one_use() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let f = world.user().make("f", b"");
     let own = std::process::id();
     let enter = |token| {
@@ -68,7 +74,7 @@ fn tokens_are_their_processes_own_and_good_for_one_use() {
 /// A program that may not read a file does not read it by a lease.
 #[test]
 fn a_file_that_may_not_be_read_is_not_read() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let f = world.user().make("f", b"secret");
     let mint = || world.tokens.mint(f, std::process::id(), false);
     let session = Session::enter_with(&world.socket(), &mint()).expect("enter");
@@ -87,8 +93,8 @@ fn a_file_that_may_not_be_read_is_not_read() {
 
 #[test]
 fn a_user_has_half_of_the_sessions() {
-    let bounds = Bounds { sessions: 4, ..Setting::default().bounds };
-    let world = World::new(Setting { bounds, ..Setting::default() });
+    let bounds = Bounds { sessions: 4, ..crate::setting().bounds };
+    let world = World::new(Setting { bounds, ..crate::setting() });
     let f = world.user().make("f", b"");
     let own = std::process::id();
     let enter = || Session::enter_with(&world.socket(), &world.tokens.mint(f, own, true));
@@ -102,8 +108,8 @@ fn a_user_has_half_of_the_sessions() {
 
 #[test]
 fn what_says_nothing_keeps_no_place() {
-    let bounds = Bounds { patience: Duration::ZERO, ..Setting::default().bounds };
-    let world = World::new(Setting { bounds, ..Setting::default() });
+    let bounds = Bounds { patience: Duration::ZERO, ..crate::setting().bounds };
+    let world = World::new(Setting { bounds, ..crate::setting() });
     let silent = Packets::connect(&world.socket()).expect("connect");
     assert!(silent.receive(64, false).expect("an end").is_none());
     world.until("it has gone", |world| world.counts().sessions == 0);
@@ -114,7 +120,7 @@ fn what_says_nothing_keeps_no_place() {
 /// Questions out of their order, of leases that are not there, and of another version.
 #[test]
 fn questions_that_make_no_sense_are_refused() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let f = world.user().make("f", b"");
     let mint = || world.tokens.mint(f, std::process::id(), true);
     let early = Packets::connect(&world.socket()).expect("connect");
@@ -151,7 +157,7 @@ fn questions_that_make_no_sense_are_refused() {
 /// More leases than a session may have, all of them used and given back.
 #[test]
 fn leases_are_bounded() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let mint = |ino| world.tokens.mint(ino, std::process::id(), true);
     let first = user.make("f", b"");
@@ -178,7 +184,7 @@ fn leases_are_bounded() {
 /// A removed file goes when its lease has ended.
 #[test]
 fn a_removed_file_is_written_on_and_goes() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = Program::start(PROGRAM, &world, f, false);

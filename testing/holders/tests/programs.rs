@@ -10,6 +10,17 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// How volume and grantor are, if a test does not say. `served.rs` has another one.
+#[allow(dead_code)]
+fn setting() -> Setting {
+    Setting::default()
+}
+
+/// Others are shown size and times by the holder's words, which a served Runtime does not see.
+fn shown() -> Setting {
+    Setting { served: false, ..crate::setting() }
+}
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_siftfs-holders");
 
 fn start(world: &World, ino: u32) -> Program {
@@ -18,7 +29,7 @@ fn start(world: &World, ino: u32) -> Program {
 
 #[test]
 fn what_a_program_wrote_is_seen_through_every_door() {
-    let world = World::new(Setting::default());
+    let world = World::new(shown());
     let user = world.user();
     let (f, g) = (user.make("f", b"old "), user.make("g", b""));
     let (mut one, mut other) = (start(&world, f), start(&world, g));
@@ -56,7 +67,7 @@ fn what_a_program_wrote_is_seen_through_every_door() {
 /// Rule R47, and L1.
 #[test]
 fn r47_what_a_killed_program_wrote_is_there() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = start(&world, f);
@@ -73,7 +84,7 @@ fn r47_what_a_killed_program_wrote_is_there() {
 /// L4: others go on without a program that does nothing, and it learns what became of its write.
 #[test]
 fn a_program_that_is_stopped_holds_up_nobody() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = Program::start(PROGRAM, &world, f, true);
@@ -91,7 +102,7 @@ fn a_program_that_is_stopped_holds_up_nobody() {
 /// L3: a sync is durable, with the file's name.
 #[test]
 fn what_was_synced_survives_a_crash() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = start(&world, f);
@@ -110,7 +121,7 @@ fn what_was_synced_survives_a_crash() {
 #[test]
 fn what_was_written_finds_room_on_a_full_volume() {
     for reads in [false, true] {
-        let world = World::new(Setting::default());
+        let world = World::new(crate::setting());
         let user = world.user();
         let (f, big) = (user.make("f", b""), user.make("big", b""));
         let mut program = start(&world, f);
@@ -144,7 +155,7 @@ fn what_was_written_finds_room_on_a_full_volume() {
 /// was told is done finds room, and no more than that. The grantor waits for no recall.
 #[test]
 fn a_full_volume_ends_a_lease_in_time() {
-    let world = World::new(Setting { deaf: true, ..Setting::default() });
+    let world = World::new(Setting { deaf: true, ..crate::setting() });
     let user = world.user();
     let (f, big) = (user.make("f", b""), user.make("big", b""));
     let mut program = start(&world, f);
@@ -166,7 +177,7 @@ fn a_full_volume_ends_a_lease_in_time() {
 /// A recall that comes before the grantor has read the answer that grants the lease.
 #[test]
 fn a_recall_that_comes_early_is_not_lost() {
-    let world = World::new(Setting { early: true, ..Setting::default() });
+    let world = World::new(Setting { early: true, ..crate::setting() });
     let f = world.user().make("f", b"");
     let mut program = start(&world, f);
     world.until("the lease ends", |world| world.counts().leases == 0);
@@ -177,7 +188,7 @@ fn a_recall_that_comes_early_is_not_lost() {
 
 #[test]
 fn an_umount_takes_in_what_was_written() {
-    let mut world = World::new(Setting::default());
+    let mut world = World::new(crate::setting());
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = start(&world, f);
@@ -194,7 +205,7 @@ fn an_umount_takes_in_what_was_written() {
 #[test]
 fn a_lease_that_is_not_used_is_given_back() {
     let bounds = Bounds { unused: Duration::ZERO, commit: EVER, ..Bounds::default() };
-    let world = World::new(Setting { bounds, ..Setting::default() });
+    let world = World::new(Setting { bounds, ..crate::setting() });
     let f = world.user().make("f", b"");
     let mut program = start(&world, f);
     world.until("the lease ends", |world| world.counts().leases == 0);
@@ -206,7 +217,7 @@ fn a_lease_that_is_not_used_is_given_back() {
 #[test]
 fn what_is_old_is_taken_in_by_itself() {
     let bounds = Bounds { unused: EVER, commit: Duration::ZERO, ..Bounds::default() };
-    let world = World::new(Setting { bounds, ..Setting::default() });
+    let world = World::new(Setting { bounds, ..crate::setting() });
     let f = world.user().make("f", b"");
     let mut program = start(&world, f);
     assert_eq!(program.tell("append x"), "0");
@@ -219,7 +230,7 @@ fn what_is_old_is_taken_in_by_itself() {
 #[test]
 fn a_lease_is_used_within_its_term() {
     let said = Some(Duration::from_millis(500));
-    let world = World::new(Setting { said, ..Setting::default() });
+    let world = World::new(Setting { said, ..crate::setting() });
     let f = world.user().make("f", b"");
     let mut program = start(&world, f);
     world.until("it is used again and again", |world| world.kept.load(Ordering::SeqCst) > 3);
@@ -231,7 +242,7 @@ fn a_lease_is_used_within_its_term() {
 /// More than a ring holds, of records and of data: writes wait for nothing but one ingestion.
 #[test]
 fn rings_are_taken_in_when_they_are_full() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let f = user.make("f", b"");
     let mut program = start(&world, f);
@@ -247,7 +258,7 @@ fn rings_are_taken_in_when_they_are_full() {
 /// and so ends the leases. Each line is there once.
 #[test]
 fn each_write_is_made_once() {
-    let world = World::new(Setting::default());
+    let world = World::new(crate::setting());
     let user = world.user();
     let own = std::process::id();
     let first = user.make("first", b"");
@@ -325,7 +336,7 @@ fn append_by_mount(user: &User, ino: u32, bytes: &[u8]) {
 /// The file's time is the last write's, whenever it is taken in.
 #[test]
 fn the_time_of_a_write_stays_what_it_was() {
-    let world = World::new(Setting::default());
+    let world = World::new(shown());
     let user = world.user();
     let f = user.make("f", b"");
     let before = user.stat(f).mtime;

@@ -34,8 +34,8 @@ fn raw(setup: &Setup) -> CallerEnd<FileProtocol> {
 }
 
 fn opening(claim: Claim) -> ToServer {
-    let (volume, caches, returning) = (String::new(), false, None);
-    ToServer::Open(Box::new(Opening { volume, claim, caches, returning }))
+    let (volume, caches, lends, returning) = (String::new(), false, false, None);
+    ToServer::Open(Box::new(Opening { volume, claim, caches, lends, returning }))
 }
 
 fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {

@@ -13,7 +13,7 @@ use siftfs_remote::Claim;
 use siftfs_served::{Setup, Way};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a test waits for what has to come.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -253,6 +253,31 @@ fn a_servers_end_is_told() {
             siftfs_remote::Client::connect(&address, (&way.options(), None), "", user(7), None);
         let gone = gone.unwrap_err().to_string();
         assert!(gone.contains("nobody listens there"), "{gone}");
+    }
+    local.close().unwrap();
+}
+
+/// A client that calls without a pause keeps no server from ending.
+///
+/// Seen to fail when a session looks for its end only where nothing comes.
+#[test]
+fn a_busy_client_keeps_no_server() {
+    let local = opened(&device());
+    for way in Way::TRUSTED {
+        let setup = Setup::new(&local, way);
+        let client = setup.client(Claim::Owner).unwrap();
+        std::thread::scope(|scope| {
+            let calls = scope.spawn(|| {
+                let begun = Instant::now();
+                while ask(&client, Request::StatFs).is_ok() {
+                    assert!(begun.elapsed() < Duration::from_secs(30), "{way:?}: it goes on");
+                }
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            setup.server.stop();
+            calls.join().unwrap();
+        });
+        drop(setup);
     }
     local.close().unwrap();
 }

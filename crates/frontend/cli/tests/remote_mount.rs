@@ -9,6 +9,8 @@ mod checked;
 mod deaths;
 #[path = "remote_mount/returns.rs"]
 mod returns;
+#[path = "remote_mount/placement.rs"]
+mod placement;
 #[path = "remote_mount/refused.rs"]
 mod refused;
 #[path = "remote_mount/shell.rs"]
@@ -44,8 +46,13 @@ pub fn siftfs(args: &[&str]) -> Ran {
 impl Served {
     /// A new volume of 64 MiB, and its server.
     pub fn start() -> Self {
+        Self::of_size("64M")
+    }
+
+    /// A new volume, and its server.
+    pub fn of_size(size: &str) -> Self {
         let setup = Setup::empty();
-        siftfs(&["mkfs", setup.volume(), "--size", "64M"]).ok();
+        siftfs(&["mkfs", setup.volume(), "--size", size]).ok();
         let server = Some(Server::start(setup.volume()));
         Self { setup, server }
     }

@@ -7,6 +7,7 @@ use siftfs_base::Timestamp;
 use siftfs_lease::{FULL, Held, Memory, View, set_order, shown};
 use siftfs_proto::{Holder, LeaseId, MAX_FILE_SIZE, Shown};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -85,6 +86,8 @@ pub(crate) struct Told {
     pub memories: (Arc<Memory>, Arc<View>),
     pub recalls: Arc<Recalls>,
     pub session: OnceLock<Weak<Session>>,
+    /// The session with the Runtime is lost, and what it took in and had not synced with it.
+    pub lost: AtomicBool,
 }
 
 impl Told {
@@ -108,6 +111,15 @@ impl Holder for Told {
         } else if names.asking {
             names.early.push(lease);
         }
+    }
+
+    /// All leases are to end: what is published of them cannot be taken in, which their programs
+    /// are told.
+    fn lost(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+        let Some(session) = self.session.get() else { return };
+        let all: Vec<LeaseId> = self.lock().all.keys().copied().collect();
+        all.into_iter().for_each(|lease| self.recalls.add(session.clone(), lease));
     }
 
     fn attributes(&self, lease: LeaseId) -> Option<Shown> {

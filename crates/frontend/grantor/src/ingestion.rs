@@ -9,7 +9,7 @@ use siftfs_lease::{FULL, Held, MOST_BYTES, Memory, Reader, View, recall};
 use siftfs_proto::{
     Credentials, LENT_BYTES, LENT_WRITE_BYTES, LENT_WRITES, Reply, Request, WriteData,
 };
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -51,10 +51,24 @@ impl Log {
             });
             result = result.and(taken);
             self.unlog(means, &leases);
+            self.miss(means, &leases);
             leases.drain(..).for_each(|held| self.give_back(means, held));
             leases = failed;
         }
         result
+    }
+
+    /// Leases end. If the Runtime is gone, so is what it took in of them and had not synced: their
+    /// programs are told.
+    fn miss(&mut self, means: &Means, ended: &[Held]) {
+        if !means.told.lost.load(SeqCst) {
+            return;
+        }
+        for held in ended {
+            if let Some(leased) = self.of(*held).filter(|leased| leased.written) {
+                leased.error.get_or_insert(libc::EIO);
+            }
+        }
     }
 
     /// The lease has ended for its holder, and ends for everybody else.
@@ -195,8 +209,9 @@ impl Files for TakingIn<'_> {
         if leased.error.is_some() || came.errors.iter().any(|(of, _)| *of == held) {
             return;
         }
-        // A lease that is over in the Runtime, which this side did not end.
-        Counters::add(&self.means.counters.lost, u64::from(errno == libc::ESTALE));
+        // A lease that is over in the Runtime, which this side did not end; or the Runtime is gone.
+        let lost = errno == libc::ESTALE || matches!(error, Error::Link(_));
+        Counters::add(&self.means.counters.lost, u64::from(lost));
         let (ino, pid) = (leased.ino, leased.process);
         tracing::warn!(ino, pid, errno, "what a program wrote cannot be taken in");
         came.failed.push(held);

@@ -60,7 +60,13 @@ impl Session {
         let epoch = u64::from_le_bytes(epoch);
         let reader = Reader::new(memories.clone(), FULL, (epoch, MAX_FILE_SIZE));
         let (names, recalls) = (Mutex::default(), common.recalls.clone());
-        let told = Arc::new(Told { names, memories, recalls, session: OnceLock::new() });
+        let told = Arc::new(Told {
+            names,
+            memories,
+            recalls,
+            session: OnceLock::new(),
+            lost: false.into(),
+        });
         let service = common.opens.open(told.clone())?;
         let (redeems, counters) = (common.redeems.clone(), common.counters.clone());
         let (how, pipelines) = (common.how, common.pipelines.clone());
@@ -206,9 +212,16 @@ impl Session {
         // Others may use the log while this file alone is made durable.
         let Ok(leased) = Self::lasting(&mut log, held) else { return Ok(Answer::Ended) };
         let (handle, cred) = (leased.handle, leased.credentials.clone());
+        // What is taken in from here on need not be in it.
+        let written = std::mem::take(&mut leased.written);
         drop(log);
         let fsync = Request::Fsync { file: handle.into(), datasync };
         let done = self.means.call(&cred, fsync).and_then(siftfs_proto::Reply::done);
+        if done.is_err()
+            && let Some(leased) = self.lock().of(held)
+        {
+            leased.written |= written;
+        }
         Ok(answered(done.map(|()| Answer::Done)))
     }
 

@@ -15,7 +15,7 @@ pub use executors::{Execution, Schedule};
 pub use server::{Before, Counts, Served, Server, bounded, bounded_machine};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
-pub use siftfs_transport::{Address, Secured, ServerTls, TransportOptions, Trust};
+pub use siftfs_transport::{Address, Crossed, Secured, ServerTls, TransportOptions, Trust};
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use crate::mount::local::{LocalVolume, Sessions};
 use crate::volume::find::book_of_clients;
 use siftfs_base::Result;
 use siftfs_log::show_uuid;
-use siftfs_proto::{Cache, FileService, Opening, Recovered};
+use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_remote::{Before, Served};
 use std::sync::Arc;
 
@@ -66,5 +66,9 @@ impl Served for ServedVolume {
             Some(cache) => self.sessions.front(opening, cache),
             None => self.sessions.open(opening),
         }
+    }
+
+    fn lend(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        self.sessions.lender(opening, holder)
     }
 }

@@ -20,6 +20,7 @@ variants!(FileProtocol: ToServer {
     4 => Bye {},
     5 => Returned {},
     6 => Full {},
+    7 => Lent { slot, number, credentials, lease, offset, len, time, blocks },
 } tuple {
     1 => Open(opening),
 });
@@ -34,9 +35,10 @@ variants!(FileProtocol: FromServer {
     7 => Owing { slot, number, result, done },
     8 => Settled { slot, number },
     9 => Durable { order },
+    10 => Recall { lease },
 });
 
-fields!(FileProtocol: Opening { volume, claim, caches, returning });
+fields!(FileProtocol: Opening { volume, claim, caches, lends, returning });
 
 fields!(FileProtocol: Returning { client, instance });
 

@@ -38,7 +38,7 @@ fn number_of(request: &Request) -> u8 {
 
 fn reply_number(reply: &Reply) -> u8 {
     let result = Ok(Box::new(reply.clone()));
-    let answer = FromServer::Answer { slot: 0, number: 0, result };
+    let answer = FromServer::Answer { slot: 0, number: 0, result, done: None };
     answer.encode().unwrap().head[1 + 4 + 8 + 1]
 }
 
@@ -110,7 +110,8 @@ fn means_what_it_says<M: Message>(head: &[u8], blocks: Vec<siftfs_base::SharedBl
 fn what_is_no_number_time_or_range_is_refused() {
     let head = |request: Request| {
         let credentials = siftfs_proto::Credentials::default();
-        let call = ToServer::Call { slot: 0, number: 0, credentials, request: Box::new(request) };
+        let request = Box::new(request);
+        let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
         call.encode().unwrap().head
     };
     let refused = |head: &[u8], why: &str| {

@@ -18,9 +18,9 @@ extern crate self as siftfs_calls;
 
 pub use checks::{check, check_kernels, data_of};
 
-use siftfs_base::{Error, InodeNr};
+use siftfs_base::{Error, InodeNr, SharedBlock, Timestamp};
 use siftfs_codec::{Party, Protocol};
-use siftfs_proto::{Credentials, Reply, Request, Rights};
+use siftfs_proto::{Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
@@ -74,6 +74,8 @@ pub struct Opening {
     pub claim: Claim,
     /// It keeps what it is told, and takes back what others change.
     pub caches: bool,
+    /// It lends: it grants its leases on to programs of its machine, and gives what these write.
+    pub lends: bool,
     /// It waits for a server that is lost, and comes back (`docs/design/lost-server.md`).
     pub returning: Option<Returning>,
 }
@@ -173,6 +175,28 @@ pub enum ToServer {
         /// Of a client that comes back: what kind of change it is, if it is one.
         change: Option<Change>,
     },
+    /// As a `Call` of [`Request::LeaseWrite`], in a session that lends. The data lie in whole
+    /// blocks, each byte where the file's own block has it, so that they need not be in the
+    /// message.
+    Lent {
+        /// As of `Call`.
+        slot: u32,
+        /// As of `Call`.
+        number: u64,
+        /// As of `Call`.
+        credentials: Credentials,
+        /// The lease.
+        lease: LeaseId,
+        /// Where in the file the data begin.
+        offset: u64,
+        /// How many bytes they are; at least one.
+        len: u32,
+        /// When the file was written, if its holder says so.
+        time: Option<Timestamp>,
+        /// The blocks, one for each of the file's own that the data touch. What is no data in them
+        /// means nothing.
+        blocks: Vec<SharedBlock>,
+    },
     /// A notice was taken back: nothing of it is shown any more.
     Taken {
         /// The notice's number.
@@ -268,6 +292,11 @@ pub enum FromServer {
     Shares {
         /// One is open.
         others: bool,
+    },
+    /// To a session that lends: another session wants the file of a lease, which is to be returned.
+    Recall {
+        /// The lease.
+        lease: LeaseId,
     },
     /// The server has ended the session.
     Ended {

@@ -308,7 +308,13 @@ pub fn replies() -> Vec<Reply> {
 pub fn to_server() -> Vec<ToServer> {
     let user = Claim::User { uid: 1, gid: 2, rights: rights() };
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
-    let opening = |claim| Opening { volume: "vol".into(), claim, caches: true, returning: None };
+    let opening = |claim| Opening {
+        volume: "vol".into(),
+        claim,
+        caches: true,
+        lends: true,
+        returning: None,
+    };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
     let rights = Some(Box::default());
     let credentials =
@@ -330,7 +336,7 @@ pub fn to_server() -> Vec<ToServer> {
     let back = Returning { client: 7, instance: u64::MAX };
     let claim = Claim::Kernel;
     all.push(ToServer::Open(Box::new(Opening { returning: Some(back), ..opening(claim) })));
-    all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye]);
+    all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye, lent(credentials)]);
     all.extend([ToServer::Returned, ToServer::Full]);
     all
 }
@@ -340,6 +346,13 @@ fn changes() -> impl Iterator<Item = Change> {
     let kept = Kept { instance: 9, order: 8, lsn: 7, inode, place, number, tried: 4 };
     let once = Change::Once { place, number };
     [once, Change::Absolute, Change::Kept(kept), Change::Reclaim].into_iter()
+}
+
+/// What is written to a leased file, from the middle of a block to that of the next one.
+fn lent(credentials: Credentials) -> ToServer {
+    let (lease, time, blocks) = (LeaseId(7), Some(time(8)), vec![block(1), block(2)]);
+    let (offset, len) = ((5 << 12) + 4000, 200);
+    ToServer::Lent { slot: 62, number: 3, credentials, lease, offset, len, time, blocks }
 }
 
 /// One of every message from a server, with every reply.
@@ -369,6 +382,7 @@ pub fn from_server() -> Vec<FromServer> {
         FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)), done },
         FromServer::Owing { slot: 3, number: 4, result: Ok(Box::new(Reply::Flags(5))), done },
         FromServer::Settled { slot: 6, number: 7 },
+        FromServer::Recall { lease: LeaseId(8) },
     ];
     all.extend(replies().into_iter().zip(0..).map(|(reply, number)| FromServer::Answer {
         slot: 0,

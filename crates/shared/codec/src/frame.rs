@@ -77,6 +77,12 @@ fn section_len(head: usize, lent: usize) -> usize {
     head.next_multiple_of(8) + lent * 8
 }
 
+/// Bytes of a frame as it travels: of a message with a head of `head` bytes, `lent` blocks that
+/// are lent and `inline` ones.
+pub fn len(head: usize, lent: usize, inline: usize) -> u64 {
+    (HEADER_LEN + section_len(head, lent)) as u64 + inline as u64 * BLOCK_BYTES
+}
+
 /// Bytes that a message counts against [`Limits::max_message`], however it travels.
 pub fn weight(head: usize, blocks: usize) -> u64 {
     head as u64 + blocks as u64 * (BLOCK_BYTES + 8) + 8

@@ -107,6 +107,10 @@ pub trait Holder: Send + Sync {
     fn ordered(&self, order: u64) {
         let _ = order;
     }
+
+    /// The session is lost, and with it every lease: nothing more can be given or returned. Waits
+    /// for nothing.
+    fn lost(&self) {}
 }
 
 /// Where a submitted request's answer goes.

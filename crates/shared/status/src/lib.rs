@@ -74,6 +74,25 @@ pub struct Server {
     pub lost: Option<String>,
     /// Calls that were sent to it since the mount.
     pub calls: u64,
+    /// What has crossed to it for programs with private logs, if there were any.
+    pub placement: Option<Placement>,
+}
+
+/// What has crossed between a mount and the process that serves its volume for programs with
+/// private logs, since the mount: bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Placement {
+    /// Connections that there are, one per program.
+    pub connections: u64,
+    /// Connections that there were.
+    pub opened: u64,
+    /// Bytes of messages to the server, with blocks that no shared memory was free for.
+    pub sent: u64,
+    /// Bytes of blocks that were copied into shared memory instead.
+    pub lent: u64,
+    /// Bytes of messages from the server.
+    pub received: u64,
 }
 
 /// One mount of a volume that may have several.

@@ -24,6 +24,7 @@ pub fn in_process<P: Protocol>(options: TransportOptions) -> (CallerEnd<P>, Serv
         receiver: Box::new(at_caller),
         peer: name(P::SERVER),
         process: None,
+        shares_memory: false,
         key: None,
     };
     let server = Connection {
@@ -31,6 +32,7 @@ pub fn in_process<P: Protocol>(options: TransportOptions) -> (CallerEnd<P>, Serv
         receiver: Box::new(at_server),
         peer: name(P::CALLER),
         process: None,
+        shares_memory: false,
         key: None,
     };
     (caller, server)

@@ -20,6 +20,7 @@
 
 mod address;
 mod channel;
+mod crossed;
 mod handshake;
 mod in_process;
 mod link;
@@ -32,6 +33,7 @@ mod shm;
 mod watch;
 
 pub use address::Address;
+pub use crossed::Crossed;
 pub use in_process::in_process;
 pub use meeting::{Listener, Secured, Trust, connect, nobody_listens, reach};
 pub use options::TransportOptions;
@@ -69,6 +71,11 @@ pub trait Sender<M>: Send + Sync {
     fn cut(&self) {
         self.close();
     }
+
+    /// What has crossed so far. In process nothing does.
+    fn crossed(&self) -> Crossed {
+        Crossed::default()
+    }
 }
 
 /// The half that receives.
@@ -104,6 +111,8 @@ pub struct Connection<Out, In> {
     pub peer: String,
     /// Whose process it is, over a unix socket and the shared memory that came by one.
     pub process: Option<Peer>,
+    /// Blocks travel in memory that both processes share.
+    pub shares_memory: bool,
     /// Whose key the caller has, at the server's end of a connection with keys.
     pub key: Option<siftfs_keys::Peer>,
 }

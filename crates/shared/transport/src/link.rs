@@ -4,12 +4,13 @@
 //! message changes threads on its way. The connection's watch (`watch.rs`) sends heartbeats, and
 //! reads while no thread receives, so that a peer's silence is noticed by a side that only sends.
 
+use crate::crossed::{Counters, Crossed};
 use crate::handshake::{Agreement, End};
 use crate::watch::Watch;
 use crate::{Connection, Peer, Received, Receiver, Sender, TransportOptions};
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_codec::frame::{
-    Frame, FrameReader, HEADER_LEN, Kind, Limits, Sealer, Source, Step, weight,
+    self, Frame, FrameReader, HEADER_LEN, Kind, Limits, Sealer, Source, Step, weight,
 };
 use siftfs_codec::{Encoded, Message, Protocol};
 use std::collections::VecDeque;
@@ -64,6 +65,7 @@ pub(crate) struct Link<In, S, R> {
     limits: Limits,
     broken: OnceLock<Error>,
     cut: Box<dyn Cut>,
+    crossed: Counters,
     send: Mutex<SendState<S>>,
     recv: Mutex<RecvState<In, R>>,
 }
@@ -138,6 +140,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
         limits,
         broken: OnceLock::new(),
         cut,
+        crossed: Counters::default(),
         send: Mutex::new(SendState {
             pipe: sender,
             sealer: Sealer::new(ours, &limits),
@@ -160,7 +163,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     let watch = Arc::new(Watch::start(link.clone())?);
     let sender = Arc::new(LinkSender { link: link.clone(), _watch: watch.clone() });
     let receiver = Box::new(LinkReceiver { link, _watch: watch });
-    Ok(Connection { sender, receiver, peer, process, key })
+    Ok(Connection { sender, receiver, peer, process, shares_memory: slots > 0, key })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -204,6 +207,7 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         let lent = out.pipe.lend(&blocks)?;
         let (_, inline) = blocks.split_at(lent.len());
         let header = out.sealer.seal(kind, &mut section, &lent, inline);
+        self.crossed.sends(header.len() + section.len(), inline.len(), lent.len());
         let mut slices = Vec::with_capacity(2 + inline.len());
         slices.push(IoSlice::new(&header));
         if !section.is_empty() {
@@ -270,6 +274,7 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
 
     fn take(&self, back: &mut RecvState<In, R>, frame: Frame) -> Result<()> {
         let Frame { kind, head, lent, inline } = frame;
+        self.crossed.received(frame::len(head.len(), lent.len(), inline.len()));
         match kind {
             Kind::Heartbeat => {}
             Kind::End => back.ended = true,
@@ -383,6 +388,10 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
     fn cut(&self) {
         // One that is broken already has its first cause.
         let _ = self.link.broke(self.link.lost("was cut off by this side"));
+    }
+
+    fn crossed(&self) -> Crossed {
+        self.link.crossed.so_far()
     }
 }
 

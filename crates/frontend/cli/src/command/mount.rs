@@ -112,6 +112,7 @@ pub fn mount(a: &Mount) -> Outcome {
 fn remote(a: &Mount, (mut options, memory): (Options, Arranged), served: Served) -> Outcome {
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
     served::refuse(&a.options, &options).map_err(usage)?;
+    served::refuse_logs(&served, &options).map_err(usage)?;
     let flags = [
         ("--log", a.parts.log.is_some()),
         ("--record-area", a.parts.record_area.is_some()),

@@ -1,7 +1,7 @@
 //! A volume that another process serves, as `siftfs mount` and fstab name it, and the options that
 //! mean nothing for a mount of it.
 
-use crate::options::parsed::{Options, ServedOptions};
+use crate::options::parsed::{FileLogs, Options, ServedOptions};
 use crate::options::table;
 use siftfs_fuse::WriteCache;
 use siftfs_placement::Address;
@@ -91,9 +91,9 @@ pub fn refuse(lists: &[String], options: &Options) -> Result<(), String> {
     }
     let refused = [
         (
-            options.mount.private_logs,
-            "private_logs: programs have private logs where the volume is open in the mount's own process; \
-             leave it out",
+            options.mount.private_logs && options.file_logs != FileLogs::None,
+            "private_logs: logs in files belong to the process that has the volume open, which recovers them; \
+             with private_logs=daemon that process makes durable what programs write",
         ),
         (
             options.mount.write_cache == WriteCache::Writeback,
@@ -116,6 +116,22 @@ pub fn refuse(lists: &[String], options: &Options) -> Result<(), String> {
     match refused.iter().find(|(given, _)| *given) {
         Some((_, why)) => Err((*why).into()),
         None => Ok(()),
+    }
+}
+
+/// Refuses private logs where their data would have to travel in messages.
+///
+/// # Errors
+/// A message that says why.
+pub fn refuse_logs(served: &Served, options: &Options) -> Result<(), String> {
+    match &served.address {
+        Address::Tcp { .. } if options.mount.private_logs => Err(format!(
+            "private_logs: what programs write goes into memory that mount and server share, and only \
+             headers to the server: {} would get every byte; leave it out, or mount on the server's machine \
+             by its unix socket",
+            served.address
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -57,6 +57,14 @@ fn options_of_the_volume_are_refused_by_name() {
         let said = refuse(&lists, &options).unwrap_err();
         assert!(said.starts_with(why) || said.contains(why), "{list}: {said}");
     }
+    let daemon = ["private_logs=daemon".to_string()];
+    let options = parse(&daemon, false).unwrap();
+    assert_eq!(refuse(&daemon, &options), Ok(()));
+    assert_eq!(refuse_logs(&named("unix:/run/v.sock").unwrap().unwrap(), &options), Ok(()));
+    for address in ["tcp:host:1", "host:/volume"] {
+        let said = refuse_logs(&named(address).unwrap().unwrap(), &options).unwrap_err();
+        assert!(said.contains("would get every byte"), "{said}");
+    }
     let usual = ["ro,sync,subdir=a,shared,_netdev,x-a=b,allow_other,requests=device".to_string()];
     assert_eq!(refuse(&usual, &parse(&usual, false).unwrap()), Ok(()));
 }

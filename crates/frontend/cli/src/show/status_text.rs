@@ -4,7 +4,7 @@ use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram, Memory, Mount,
-    PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status, Urgency,
+    Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ pub fn text(s: &Status) -> String {
         ("daemon", format!("siftfs {}, pid {}", s.version, s.pid)),
     ];
     lines.extend(s.server.as_ref().map(|server| ("server", served_by(server))));
+    lines.extend(crossed(s).map(|line| ("placement", line)));
     if let Some(log) = &s.log {
         lines.insert(1, ("log", log.clone()));
     }
@@ -89,6 +90,19 @@ fn served_by(server: &Server) -> String {
         None => format!("{}, connected; {} calls", server.peer, count(server.calls)),
         Some(why) => format!("{} LOST after {} calls: {why}", server.address, count(server.calls)),
     }
+}
+
+/// What private logs cost between the two processes.
+fn crossed(s: &Status) -> Option<String> {
+    let placement = s.server.as_ref()?.placement.as_ref()?;
+    let Placement { connections, sent, lent, received, .. } = placement;
+    Some(format!(
+        "{} connections of private logs; {} to the server in messages and {} in shared memory, {} back",
+        count(*connections),
+        show_size(*sent),
+        show_size(*lent),
+        show_size(*received)
+    ))
 }
 
 /// Does the volume serve? If not: why, since when, and what to do.

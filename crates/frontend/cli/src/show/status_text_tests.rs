@@ -154,6 +154,11 @@ fn who_serves_the_volume() {
         there.contains("in the server's process") && there.contains("at the server"),
         "{there}"
     );
+    assert!(!there.contains("placement"), "{there}");
+    let logs = r#"{"placement":{"connections":2,"opened":3,"sent":100,"lent":8192,"received":7}}"#;
+    let logs = of(logs, "");
+    assert!(logs.contains("placement     2 connections of private logs; 100 "), "{logs}");
+    assert!(logs.contains("in messages and 8"), "{logs}");
     let lost = r#"{"address":"unix:/x","lost":"it has ended","calls":5}"#;
     let gone = of(lost, r#","runtime":{"failed":"the server is lost"}"#);
     assert!(gone.contains("unix:/x LOST after 5 calls: it has ended"), "{gone}");

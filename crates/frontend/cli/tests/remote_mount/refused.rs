@@ -14,7 +14,8 @@ fn what_belongs_to_the_volume_is_refused() {
         ("cache=64M", "cache: this belongs to the volume"),
         ("commit=1", "commit: this belongs to the volume"),
         ("write_cache=writeback", "leave it out"),
-        ("private_logs=on", "private_logs"),
+        ("private_logs=on", "private_logs=daemon"),
+        ("private_logs=/var/tmp", "private_logs=daemon"),
         ("noatime", "access times"),
         ("service=unix:/x", "service"),
         ("port=7", "port"),
@@ -52,6 +53,18 @@ fn an_address_without_a_server_is_said() {
         assert_eq!(said.err.lines().count(), 1, "{said:?}");
     }
     siftfs(&["mount", served.setup.volume(), dir, "-o", "volume=x"]).fails(2, &["volume="]);
+    served.end();
+}
+
+/// What programs write would have to travel in messages.
+#[test]
+fn private_logs_are_refused_over_tcp() {
+    let served = Served::start();
+    for address in ["tcp:127.0.0.1:1", "host.invalid:/v"] {
+        let said = siftfs(&["mount", address, served.setup.dir(), "-o", "private_logs=daemon"]);
+        let said = said.fails(2, &["private_logs", "would get every byte", "unix socket"]);
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    }
     served.end();
 }
 

@@ -2,6 +2,7 @@
 
 mod aside;
 mod lasting;
+mod lends;
 mod looked;
 mod owing;
 mod receive;
@@ -15,8 +16,8 @@ use looked::LookedUp;
 use owing::Owing;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Returning, SLOTS, ToServer, data_of};
-use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_transport::{Connection, Received, Receiver, Secured, Sender, reach};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
+use siftfs_transport::{Connection, Crossed, Received, Receiver, Secured, Sender, reach};
 use slots::{Slots, Then};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +40,8 @@ struct Link {
     sender: Arc<dyn Sender<ToServer>>,
     slots: Slots,
     cache: Option<Caching>,
+    /// Whose leases they are, in a session that lends.
+    holder: Option<Arc<dyn Holder>>,
     /// Does what follows the answers of calls that no thread waits for.
     answers: Arc<Aside>,
     peer: String,
@@ -108,7 +111,7 @@ impl Client {
     ) -> Result<Self> {
         let end = reach::<FileProtocol>(address, options, secured)?;
         let (volume, caches) = (volume.into(), cache.is_some());
-        Self::open(end, Opening { volume, claim, caches, returning: None }, cache)
+        Self::open(end, Opening { volume, claim, caches, lends: false, returning: None }, cache)
     }
 
     /// Opens a session on a new connection.
@@ -120,13 +123,22 @@ impl Client {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
-        Self::open_again(end, opening, cache, None)
+        Self::begin(end, opening, cache, None)
+    }
+
+    fn begin(
+        end: siftfs_transport::CallerEnd<FileProtocol>,
+        opening: Opening,
+        cache: Option<Arc<dyn Cache>>,
+        holder: Option<Arc<dyn Holder>>,
+    ) -> Result<Self> {
+        Self::open_again(end, opening, (cache, holder), None)
     }
 
     fn open_again(
         end: siftfs_transport::CallerEnd<FileProtocol>,
         mut opening: Opening,
-        cache: Option<Arc<dyn Cache>>,
+        (cache, holder): (Option<Arc<dyn Cache>>, Option<Arc<dyn Holder>>),
         again: Option<Again>,
     ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
@@ -141,6 +153,7 @@ impl Client {
             sender,
             slots: Slots::new(terms.slots, terms.bytes),
             cache: cache.map(|cache| Caching::new(cache, looked_up)).transpose()?,
+            holder,
             answers: Arc::new(Aside::start("siftfs-answers")?),
             peer,
             calls: AtomicU64::new(0),
@@ -174,6 +187,11 @@ impl Client {
     /// Calls that were sent.
     pub fn calls(&self) -> u64 {
         self.link.calls.load(Ordering::Relaxed)
+    }
+
+    /// What has crossed its connection.
+    pub fn crossed(&self) -> Crossed {
+        self.link.sender.crossed()
     }
 
     /// Ends the session in order, also while others have this. Later calls are errors.
@@ -308,8 +326,14 @@ impl Link {
         (req, change): (Request, Option<Change>),
     ) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let (credentials, request) = (cred.clone(), Box::new(req));
-        match self.sender.send(ToServer::Call { slot, number, credentials, request, change }) {
+        let message = match &self.holder {
+            Some(_) => lends::message((slot, number), cred.clone(), req),
+            None => {
+                let (credentials, request) = (cred.clone(), Box::new(req));
+                ToServer::Call { slot, number, credentials, request, change }
+            }
+        };
+        match self.sender.send(message) {
             Ok(()) => {}
             // The message is longer than a message may be. Nothing of it was sent.
             Err(Error::Refused(why)) => {

@@ -37,6 +37,9 @@ impl Link {
 
     /// Nothing more is told: what the cache has counts no more.
     fn over(&self) {
+        if !self.leaving.load(Ordering::SeqCst) {
+            self.holder.iter().for_each(|holder| holder.lost());
+        }
         let Some(caching) = &self.cache else { return };
         caching.owing.end();
         if self.leaving.load(Ordering::SeqCst) {
@@ -78,6 +81,13 @@ impl Link {
                 self.cache.iter().for_each(|caching| caching.cache.shares(others));
                 Ok(())
             }
+            FromServer::Recall { lease } => match &self.holder {
+                Some(holder) => {
+                    holder.recall(lease);
+                    Ok(())
+                }
+                None => broke("it recalls a lease of a session that has none"),
+            },
             FromServer::Ended { reason, all_answered } => {
                 self.all_answered.store(all_answered, Ordering::SeqCst);
                 Err(Error::Link(format!("{} has ended the session: {reason}", self.peer)))

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod identity;
+mod lends;
 mod notices;
 mod outbox;
 mod returning;
@@ -17,7 +18,7 @@ use crate::executors::{Execution, Executors};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
 use returning::{Clients, Keeper};
-use siftfs_proto::{Cache, Credentials, FileService, Opening, Request};
+use siftfs_proto::{Cache, Credentials, FileService, Holder, Opening, Request};
 use siftfs_transport::ServerEnd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -48,6 +49,16 @@ pub trait Served: Send + Sync {
     /// There are too many sessions.
     fn open(&self, opening: Opening, cache: Option<Arc<dyn Cache>>)
     -> Result<Arc<dyn FileService>>;
+
+    /// Opens a session that lends: `holder` is told which leases to return, and it changes nothing
+    /// but the files that are leased to it.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where there are none, `ENFILE` if there are too many sessions.
+    fn lend(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        let _ = (opening, holder);
+        Err(siftfs_base::errno(libc::EOPNOTSUPP))
+    }
 }
 
 /// What a server has counted since it began.
@@ -86,6 +97,8 @@ pub struct Server {
     /// Bytes of data in the calls of all sessions whose answers have not left.
     data: Arc<AtomicU64>,
     executors: Executors,
+    /// Sessions that lend.
+    lending: Arc<AtomicUsize>,
     ending: AtomicBool,
     /// Listeners that are served.
     serving: AtomicUsize,
@@ -117,7 +130,7 @@ impl Server {
         execution: Execution,
         before: Before,
     ) -> Result<Arc<Self>> {
-        let (counters, data, ending, serving, keeper, own) = Default::default();
+        let (counters, data, lending, ending, serving, keeper, own) = Default::default();
         let executors = Executors::new(execution);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
         let keeps = Mutex::new(None);
@@ -126,6 +139,7 @@ impl Server {
             counters,
             data,
             executors,
+            lending,
             ending,
             serving,
             clients,

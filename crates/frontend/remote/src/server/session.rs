@@ -6,6 +6,7 @@
 //! and nothing else does.
 
 use super::identity::{self, BYTES, Channel};
+use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::returning::{
@@ -98,6 +99,8 @@ struct Opened {
     caches: bool,
     /// It speaks for a kernel.
     kernel: bool,
+    /// It lends.
+    lends: Option<Arc<Lends>>,
     /// What the kernel's callers may do is checked here.
     checks: bool,
     /// Its client comes back when it has lost its server.
@@ -124,7 +127,8 @@ struct Session<'a> {
     answers: Arc<Answers>,
     notices: Arc<Notices>,
     commands: Commands,
-    inbox: Mutex<Inbox>,
+    /// What came is taken from there; and when it was looked last whether the session is to end.
+    inbox: Mutex<(Inbox, Instant)>,
     /// Threads that wait for the receiver.
     idle: AtomicUsize,
     threads: AtomicUsize,
@@ -137,7 +141,7 @@ struct Session<'a> {
 
 /// Serves a connection to its end.
 pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
-    let Connection { sender, mut receiver, peer, process, key } = end;
+    let Connection { sender, mut receiver, peer, process, shares_memory, key } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
     let channel = match (process, &key) {
@@ -145,6 +149,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         (None, Some(key)) => Channel::Key(&key.line),
         (None, None) => Channel::Nobody,
     };
+    let channel = (channel, shares_memory);
     let opened = match open(server, &mut receiver, channel, (&notices, &outbox)) {
         Ok(opened) => opened,
         Err(error) => {
@@ -174,7 +179,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         }),
         notices,
         commands: server.executors.open(),
-        inbox: Mutex::new(receiver),
+        inbox: Mutex::new((receiver, Instant::now())),
         idle: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
         busy: AtomicUsize::new(0),
@@ -188,7 +193,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
 fn open(
     server: &Server,
     inbox: &mut Inbox,
-    channel: Channel<'_>,
+    (channel, shares_memory): (Channel<'_>, bool),
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
     let opening = match inbox.recv(Some(OPENING))? {
@@ -202,15 +207,22 @@ fn open(
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
-    let (caches, kernel) = (opening.caches, opening.claim == Claim::Kernel);
+    let (caches, lends) = (opening.caches, opening.lends);
+    let kernel = opening.claim == Claim::Kernel;
     let returning = opening.returning;
-    if returning.is_some() && !kernel {
+    if returning.is_some() && (!kernel || lends) {
         return Err(Error::Refused("only a kernel comes back to a server that was lost".into()));
     }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let opening = identity::judge(channel, opening.claim, is_called)?;
     let checks = opening.identity == Identity::Machine;
+    if lends {
+        let opening = (&opening, caches);
+        let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
+        let (lends, returned, back) = (Some(lends), None, Back::New);
+        return Ok(Opened { service, caches, kernel, lends, checks, returned, back });
+    }
     // What a session had whose callers are checked could not be told from what it may not have.
     let returning = returning.filter(|_| opening.identity == Identity::Kernel);
     let open = |cache| server.volume.open(opening, cache);
@@ -227,7 +239,7 @@ fn open(
         }
         None => (Back::New, None),
     };
-    Ok(Opened { service, caches, kernel, checks, returned, back })
+    Ok(Opened { service, caches, kernel, lends: None, checks, returned, back })
 }
 
 impl Session<'_> {
@@ -284,7 +296,9 @@ impl Session<'_> {
                     self.server.keeper.ask();
                     continue;
                 }
-                (ToServer::Open(_), _) => return self.broke("it opens a second session"),
+                (ToServer::Open(_) | ToServer::Lent { .. }, _) => {
+                    return self.broke("it opens a second session");
+                }
             };
             if let Err(why) = self.answers.slots.begin(call.slot, call.number) {
                 // The end of a session may take a while, and needs no executor.
@@ -304,17 +318,32 @@ impl Session<'_> {
     fn receive(&self) -> Option<(ToServer, Option<Entry>)> {
         self.idle.fetch_add(1, Ordering::SeqCst);
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let (inbox, looked) = &mut *inbox;
         self.idle.fetch_sub(1, Ordering::SeqCst);
         loop {
+            // Also where a client always has something to say.
+            if looked.elapsed() > LOOK {
+                *looked = Instant::now();
+                self.look();
+            }
             if self.over.load(Ordering::Acquire) {
                 return None;
             }
-            if self.server.is_ending() {
+            // What programs were told is written comes in before that.
+            let returns = || self.opened.lends.as_ref().is_some_and(|lends| lends.has_to_return());
+            if self.server.is_ending() && !returns() {
                 self.end_in_order();
                 return None;
             }
             match inbox.recv(Some(LOOK)) {
                 Ok(Received::Message(message)) => {
+                    let message = match self.unlend(message) {
+                        Ok(message) => message,
+                        Err(why) => {
+                            self.broke(&why);
+                            return None;
+                        }
+                    };
                     let entry = match &message {
                         // One that may have to wait for others keeps no executor meanwhile.
                         ToServer::Call { request, .. } if self.server.clients.is_open() => {
@@ -324,13 +353,23 @@ impl Session<'_> {
                     };
                     return Some((message, entry));
                 }
-                Ok(Received::Timeout) => self.look(),
+                Ok(Received::Timeout) => {}
                 Ok(Received::Closed) => return None,
                 Err(error) => {
                     tracing::info!(peer = self.peer, %error, "a client's session ends");
                     return None;
                 }
             }
+        }
+    }
+
+    /// A message of lent data, which a session that lends may send, as the call that it is.
+    fn unlend(&self, message: ToServer) -> std::result::Result<ToServer, String> {
+        match message {
+            ToServer::Lent { .. } if self.opened.lends.is_none() => {
+                Err("it lends data in a session that does not lend".into())
+            }
+            message => lends::as_call(message),
         }
     }
 

@@ -247,13 +247,8 @@ impl Mounts {
         let commit = Duration::from_millis(open.commit_ms);
         let beside = open.log.as_deref().unwrap_or(&self.volume);
         let opens = Arc::new(Lenders(Arc::downgrade(self)));
-        let logs = match self.source.registry() {
-            None => None,
-            Some(registry) => {
-                let place = LogPlace { registry, wanted: file_logs, beside };
-                PrivateLogs::of(opens, mount, (of_mount, place), (commit, *ingest))?
-            }
-        };
+        let place = LogPlace { registry: self.source.registry(), wanted: file_logs, beside };
+        let logs = PrivateLogs::of(opens, mount, (of_mount, place), (commit, *ingest))?;
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         if state.ending {

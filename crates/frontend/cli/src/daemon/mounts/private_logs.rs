@@ -65,8 +65,8 @@ impl Logs for Directory {
 
 /// The logs of a volume's programs: where they lie, and who knows of them.
 pub struct LogPlace<'a> {
-    /// Makes the volume's registry.
-    pub registry: Arc<Registry>,
+    /// Makes the volume's registry, if it is this process that has the volume.
+    pub registry: Option<Arc<Registry>>,
     /// As the mount's options say.
     pub wanted: &'a FileLogs,
     /// What has the volume, or its log where that is a file of its own.
@@ -81,16 +81,21 @@ impl LogPlace<'_> {
             FileLogs::In(place) => place.clone(),
             FileLogs::Beside => LogsPlace::from(&beside(self.beside)?),
         };
+        let Some(registry) = self.registry else {
+            return Err(io::Error::other(
+                "private_logs: a served volume's programs have no logs of files",
+            ));
+        };
         // On a read-only mount no program writes.
         if !read_only {
             if place.volatile {
                 let dir = place.dir.display();
                 tracing::warn!(%dir, "a power cut loses what programs sync: their logs are volatile");
             }
-            let made = self.registry.directory(place.clone());
+            let made = registry.directory(place.clone());
             made.map_err(|e| io::Error::other(format!("private_logs: {e}")))?;
         }
-        Ok(Some(Arc::new(Directory { registry: self.registry, place })))
+        Ok(Some(Arc::new(Directory { registry, place })))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The volume of a daemon: in its own process (`local`), or in one that serves it, of which this
 //! one has a session (`remote`). Mounts and commands do not know which it is.
 
+mod lenders;
 mod local;
 mod remote;
 

@@ -1,6 +1,7 @@
 //! Sessions of a volume that another process serves (`docs/design/network.md`).
 
 use super::Source;
+use super::lenders::Lenders;
 use crate::options::served::Served;
 use siftfs_base::{Error, Result, errno};
 use siftfs_placement::{Address, PrivateLogs};
@@ -31,12 +32,15 @@ pub struct RemoteVolume {
     trust: Trust,
     /// The mount's session, which commands go by, too.
     front: OnceLock<Arc<Lasting>>,
+    /// Those of its programs' private logs.
+    lenders: Arc<Lenders>,
 }
 
 impl RemoteVolume {
     /// The volume at this address. Nothing is asked yet.
     pub fn new(served: &Served, trust: &Trust) -> Self {
-        Self { served: served.clone(), trust: trust.clone(), front: OnceLock::new() }
+        let (front, lenders) = Default::default();
+        Self { served: served.clone(), trust: trust.clone(), front, lenders }
     }
 
     /// A session for one command, or one that reads.
@@ -82,6 +86,7 @@ impl RemoteVolume {
             peer: client.map_or_else(String::new, |client| client.peer()),
             lost: client.and_then(|client| client.lost()).map(|error| error.to_string()),
             calls: client.map_or(0, |client| client.calls()),
+            placement: self.lenders.placement(),
         }
     }
 
@@ -141,8 +146,16 @@ impl Source for RemoteVolume {
         self.front.get().is_some_and(|client| client.checks())
     }
 
-    fn lender(&self, _: Opening, _: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
-        Err(errno(libc::EOPNOTSUPP))
+    /// By a connection of its own. The opening is the server's to say.
+    fn lender(&self, _: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        let Served { address, volume, .. } = &self.served;
+        match Client::lend(address, &transport(), volume, holder) {
+            Ok(client) => Ok(self.lenders.session(client)),
+            Err(error) => {
+                self.lenders.refused(&error);
+                Err(error)
+            }
+        }
     }
 
     fn registry(&self) -> Option<Arc<PrivateLogs>> {

@@ -156,7 +156,8 @@ impl Lasting {
         patience: Patience,
     ) -> Result<Self> {
         let volume = volume.into();
-        let opening = Opening { volume, claim, caches: cache.is_some(), returning: None };
+        let caches = cache.is_some();
+        let opening = Opening { volume, claim, caches, lends: false, returning: None };
         let now = Now {
             client: None,
             connection: 0,

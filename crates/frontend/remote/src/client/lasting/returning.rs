@@ -91,7 +91,7 @@ impl Shared {
         };
         let end = (self.dial)()?;
         let opening = self.opening.clone();
-        let client = Client::open_again(end, opening, self.cache.clone(), Some(again))?;
+        let client = Client::open_again(end, opening, (self.cache.clone(), None), Some(again))?;
         let terms = client.terms;
         if *self.volume.get_or_init(|| terms.volume) != terms.volume {
             return Err(Error::Refused(format!("{} serves another volume now", client.peer())));
