@@ -198,7 +198,7 @@ fn raw(setup: &Setup, opening: Opening) -> CallerEnd<FileProtocol> {
 }
 
 fn opening(claim: Claim, caches: bool, lends: bool) -> Opening {
-    Opening { volume: String::new(), claim, caches, lends }
+    Opening { volume: String::new(), claim, caches, lends, returning: None }
 }
 
 /// What the server says before it ends the connection.
@@ -207,7 +207,7 @@ fn last_word(mut end: CallerEnd<FileProtocol>) -> String {
     loop {
         match end.receiver.recv(Some(LIMIT)) {
             Ok(Received::Message(
-                FromServer::Ended { reason } | FromServer::Refused { reason },
+                FromServer::Ended { reason, .. } | FromServer::Refused { reason },
             )) => last = reason,
             Ok(Received::Message(_)) => {}
             Ok(Received::Timeout) => panic!("the connection does not end"),

@@ -7,12 +7,12 @@ mod support;
 mod checked;
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
-#[path = "remote_mount/returns.rs"]
-mod returns;
 #[path = "remote_mount/placement.rs"]
 mod placement;
 #[path = "remote_mount/refused.rs"]
 mod refused;
+#[path = "remote_mount/returns.rs"]
+mod returns;
 #[path = "remote_mount/shell.rs"]
 mod shell;
 #[path = "remote_mount/together.rs"]

@@ -206,7 +206,7 @@ pub enum ToServer {
     Bye,
     /// A client that came back has repeated and reclaimed all that it wanted to.
     Returned,
-    /// The client keeps as many changes as it may: they are to be made durable.
+    /// The client may keep no more changes: they are to be made durable.
     Full,
 }
 

@@ -308,13 +308,8 @@ pub fn replies() -> Vec<Reply> {
 pub fn to_server() -> Vec<ToServer> {
     let user = Claim::User { uid: 1, gid: 2, rights: rights() };
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
-    let opening = |claim| Opening {
-        volume: "vol".into(),
-        claim,
-        caches: true,
-        lends: true,
-        returning: None,
-    };
+    let opening =
+        |claim| Opening { volume: "vol".into(), claim, caches: true, lends: true, returning: None };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
     let rights = Some(Box::default());
     let credentials =

@@ -56,6 +56,10 @@ pub trait FileService: Send + Sync {
         true
     }
 
+    /// Nobody wants to wait any more for a server that is lost: calls that do so, and later ones
+    /// that would, are errors.
+    fn give_up(&self) {}
+
     /// Finds the directory that `path` names from the volume's root, whatever the session's caller
     /// may search, and counts one reference to it for [`Request::Forget`]. The path has names with
     /// `/` between; no symbolic link in it is followed. For the process that opened the session,

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots that a client's calls have at most.
 pub const ORIGIN_SLOTS: u32 = 64;
-/// Of a call that may be carried out twice: nothing is noted of it, but it has its place in the order.
+/// Of a call that may be carried out twice: nothing is noted of it, but it has its place in the
+/// order.
 pub const NO_SLOT: u32 = u32::MAX;
 /// Clients at a time whose calls have an origin.
 pub const ORIGIN_CLIENTS: usize = 256;

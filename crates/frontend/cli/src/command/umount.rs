@@ -116,7 +116,10 @@ fn force(a: &Umount, mount: &MountEntry) -> Outcome {
 /// Takes a mount away whose daemon lives.
 fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome {
     let dir = &mount.mount_point;
-    send_times(dir);
+    // A served volume's kernel keeps none, and its server may be lost.
+    if !is_served(mount) {
+        send_times(dir);
+    }
     let before = mounts_of(mount).unwrap_or_default();
     match if a.lazy { detach(dir) } else { unmount_patiently(dir) } {
         Ok(()) => {}

@@ -18,7 +18,7 @@ use crate::options::parsed::Options;
 use crate::options::served::Served;
 use crate::show::failure::{Failure, Outcome};
 use siftfs_fuse::{MountEntry, Syncing, detach, unmount};
-use siftfs_remote::{Listener as Clients, Server};
+use siftfs_remote::{Execution, Listener as Clients, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -89,9 +89,11 @@ impl Daemon {
         }
         let (ends, ended) = channel();
         let mounts = Mounts::new(&self.volume, volume.source(), ends);
+        let listening = self.listen(listeners, &volume);
         let control = match self.start(&mounts, &volume) {
             Ok(control) => control,
             Err(failure) => {
+                drop(listening);
                 mounts.gate().close();
                 let closed = volume.close().map_err(|e| about(&e));
                 mounts.closed(Err(failure.message.clone()));
@@ -103,7 +105,6 @@ impl Daemon {
         if let Some(metrics) = &metrics {
             serve_metrics(metrics, &control);
         }
-        let listening = self.listen(listeners, &volume);
         report.ready();
         if ended.recv().is_err() {
             tracing::error!("the mounts ended without a word");
@@ -138,13 +139,22 @@ impl Daemon {
     }
 
     /// Serves the volume there until what is returned is dropped. Mounts go on without that.
+    /// Clients of a daemon before this one that has died repeat what they keep before this kernel
+    /// changes anything.
     fn listen(&self, listeners: Vec<Clients>, volume: &Origin) -> Option<Listening> {
         let Origin::Local(volume) = volume else { return None };
         if listeners.is_empty() {
             return None;
         }
-        let server = Server::new(volume.served(&name_of(&self.volume)));
-        match Listening::start(listeners, server) {
+        let served = volume.served(&name_of(&self.volume));
+        let before = served.before();
+        let server = Server::after(served, Execution::default(), before).map_err(Failure::plain);
+        let listening = server.and_then(|server| {
+            let listening = Listening::start(listeners, server.clone())?;
+            server.wait_for_clients();
+            Ok(listening)
+        });
+        match listening {
             Ok(listening) => Some(listening),
             Err(failure) => {
                 tracing::error!(error = failure.message, "the volume is not served to others");

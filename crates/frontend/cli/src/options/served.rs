@@ -60,9 +60,11 @@ pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, S
     }
     match options {
         ServedOptions { volume: None, port: None, soft: false, timeo: None } => Ok(None),
-        _ => Err("volume=, port=, soft and timeo= are for the mount of a volume that another process \
+        _ => Err(
+            "volume=, port=, soft and timeo= are for the mount of a volume that another process \
                   serves"
-            .into()),
+                .into(),
+        ),
     }
 }
 

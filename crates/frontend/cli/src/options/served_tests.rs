@@ -32,7 +32,8 @@ fn what_is_wrong_with_an_address_is_said() {
         let said = named(text).unwrap_err();
         assert!(said.contains(why), "{text}: {said}");
     }
-    let options = ServedOptions { volume: Some("other".into()), port: Some(1), ..Default::default() };
+    let options =
+        ServedOptions { volume: Some("other".into()), port: Some(1), ..Default::default() };
     assert!(served(Path::new("host:/v"), &options).unwrap_err().contains("names another one"));
     assert!(served(Path::new("unix:/x"), &options).unwrap_err().contains("port"));
     assert!(

@@ -216,7 +216,7 @@ fn another_mounts_writer_is_another_program() {
 #[test]
 fn a_killed_server_is_told() {
     let mut served = Served::start();
-    let mount = served.mount("m", LOGS);
+    let mount = served.mount("m", "soft,timeo=1,private_logs=daemon");
     let (f, g) = (Held::of(&mount.path("f")), Held::of(&mount.path("g")));
     f.write(0, &block(1));
     f.sync();
@@ -262,7 +262,7 @@ fn a_killed_server_is_told() {
 #[test]
 fn a_server_that_is_asked_to_end() {
     let mut served = Served::start();
-    let mount = served.mount("m", LOGS);
+    let mount = served.mount("m", "soft,timeo=1,private_logs=daemon");
     let held = Held::of(&mount.path("f"));
     held.append(b"not synced");
     assert!(served.server.take().unwrap().end(Signal::TERM).success());

@@ -104,6 +104,22 @@ fn locks_outlive_the_server() {
     served.end();
 }
 
+/// Who does not want to wait need not: a mount goes without its server, and says so.
+#[test]
+fn a_mount_is_unmounted_without_its_server() {
+    let mut served = Served::start();
+    let mount = served.mount("m", "");
+    std::fs::write(mount.path("f"), "x").unwrap();
+    served.server.take().unwrap().end(Signal::KILL);
+    let begun = Instant::now();
+    assert!(mount.status()["server"]["lost"].as_str().is_some());
+    siftfs(&["umount", mount.dir()]).fails(1, &["it is unmounted", "server was lost"]);
+    assert!(!mount.is_there());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    served.server = Some(Server::start(served.setup.volume()));
+    served.end();
+}
+
 /// A mount that is gone with its server keeps others waiting for the grace time and no longer.
 #[test]
 fn others_wait_for_the_grace_time_only() {
@@ -130,7 +146,8 @@ fn work(dir: &Path, seed: u64, over: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::new();
     let mut drawn = seed;
     let mut draw = move |below: u64| {
-        drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        drawn =
+            drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (drawn >> 33) % below
     };
     let open = OpenOptions::new().read(true).write(true).create_new(true).open(dir.join("open"));

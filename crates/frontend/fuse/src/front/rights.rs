@@ -108,6 +108,10 @@ impl FileService for Vouching {
         self.0.has_looked_up(ino)
     }
 
+    fn give_up(&self) {
+        self.0.give_up();
+    }
+
     fn enter(&self, path: &[u8]) -> Result<InodeNr> {
         self.0.enter(path)
     }

@@ -39,6 +39,7 @@ impl Handler for Adapter {
     }
 
     fn over(&self) {
+        self.server.service.give_up();
         locks::over(&self.server);
     }
 }

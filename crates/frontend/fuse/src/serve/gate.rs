@@ -95,6 +95,10 @@ impl FileService for Door {
         self.enter().is_ok_and(|_pass| self.inner.has_looked_up(ino))
     }
 
+    fn give_up(&self) {
+        self.inner.give_up();
+    }
+
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
         match self.enter() {
             Err(e) => done(Err(e)),

@@ -110,6 +110,10 @@ impl FileService for Scope {
         ino == ROOT_INO || self.part.enter(&mut ino).is_ok() && self.inner.has_looked_up(ino)
     }
 
+    fn give_up(&self) {
+        self.inner.give_up();
+    }
+
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
         let req = match self.admit(req) {
             Ok(req) => req,

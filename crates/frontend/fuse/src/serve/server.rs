@@ -42,7 +42,7 @@ const COPY_BYTES: u64 = 16 << 20;
 
 /// One mount's requests.
 pub(crate) struct Server {
-    service: Arc<dyn FileService>,
+    pub(crate) service: Arc<dyn FileService>,
     pub(crate) agreed: Agreed,
     /// The mount itself asks for synchronous writes.
     pub(crate) synchronous: bool,

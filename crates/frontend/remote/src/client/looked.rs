@@ -85,14 +85,15 @@ impl LookedUp {
         let Some(Asked(number)) = asked else { return };
         let mut table = self.lock();
         let mut count = |ino, generation| {
+            // References to a file that had the number before are given back by the number, too.
             let count = table.counts.entry(ino).or_default();
-            if count.generation != generation {
-                *count = Count { references: 0, generation };
-            }
+            count.generation = generation;
             count.references += 1;
         };
         match result {
-            Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => count(attr.ino, attr.generation),
+            Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => {
+                count(attr.ino, attr.generation)
+            }
             Ok(Reply::Dir(entries)) => {
                 let counted = entries.iter().filter(|e| e.name != b"." && e.name != b"..");
                 let generation = |e: &DirEntry| e.attr.as_ref().map_or(0, |attr| attr.generation);
@@ -164,4 +165,4 @@ impl LookedUp {
 
 #[cfg(test)]
 #[path = "looked_tests.rs"]
-mod tests;
+pub(super) mod tests;

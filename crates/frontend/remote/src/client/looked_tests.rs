@@ -2,7 +2,7 @@ use super::*;
 use siftfs_base::errno;
 use siftfs_proto::{Attr, DirEntry, FileKind, Handle};
 
-fn attr(ino: InodeNr) -> Attr {
+pub(in crate::client) fn attr(ino: InodeNr) -> Attr {
     let (kind, time) = (FileKind::Regular, siftfs_base::Timestamp::default());
     Attr {
         ino,

@@ -63,6 +63,9 @@ trait Watch: Send + Sync {
     fn lost(&self, why: &Error);
 }
 
+/// What is told of what others change, and which leases to return.
+type Told = (Option<Arc<dyn Cache>>, Option<Arc<dyn Holder>>);
+
 /// Of a session that comes back: who it is, what it has looked up, and what is told of it.
 struct Again {
     returning: Returning,
@@ -138,7 +141,7 @@ impl Client {
     fn open_again(
         end: siftfs_transport::CallerEnd<FileProtocol>,
         mut opening: Opening,
-        (cache, holder): (Option<Arc<dyn Cache>>, Option<Arc<dyn Holder>>),
+        (cache, holder): Told,
         again: Option<Again>,
     ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;

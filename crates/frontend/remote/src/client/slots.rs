@@ -5,7 +5,8 @@ use siftfs_calls::Done;
 use siftfs_proto::{Completion, Reply};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a server says to a call: its answer, and what it tells a client that comes back of a change.
+/// What a server says to a call: its answer, and what it tells of a change to a client that comes
+/// back.
 pub(super) type Said = (Result<Reply>, Option<Done>);
 
 /// What follows an answer.
@@ -119,13 +120,7 @@ impl Slots {
         }
     }
 
-    fn finish(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        slot: u32,
-        then: Then,
-        said: Said,
-    ) {
+    fn finish(&self, mut state: MutexGuard<'_, State>, slot: u32, then: Then, said: Said) {
         match then {
             Then::Wake => {
                 let found = state.slots.get_mut(slot as usize).expect("a call began there");

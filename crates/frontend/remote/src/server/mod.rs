@@ -1,6 +1,8 @@
 //! The server's side: which clients may connect, and a session for each connection.
 
+mod answers;
 mod bounds;
+mod carry;
 mod identity;
 mod lends;
 mod notices;
@@ -15,13 +17,13 @@ pub use returning::Before;
 
 use crate::Listener;
 use crate::executors::{Execution, Executors};
+use returning::{Clients, Keeper};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
-use returning::{Clients, Keeper};
 use siftfs_proto::{Cache, Credentials, FileService, Holder, Opening, Request};
 use siftfs_transport::ServerEnd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 

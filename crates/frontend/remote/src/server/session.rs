@@ -5,28 +5,19 @@
 //! whatever the others wait for (rule R51): a turn of the executors, for one, which each call needs
 //! and nothing else does.
 
+use super::answers::Answers;
 use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
-use super::returning::{
-    Connection as Returned, Promise, Verdict, answer_again, file_of, is_of_file, make_durable,
-    promise,
-};
-use super::slots::Slots;
+use super::returning::Connection as Returned;
 use super::{Server, count};
 use crate::executors::{Commands, Entry};
-use siftfs_base::{Error, InodeNr, Result, errno};
-use std::collections::HashMap;
-use siftfs_calls::{
-    Back, Change, Claim, Done, FileProtocol, FromServer, Kept, SLOTS, ToServer, check,
-    check_kernels, data_of,
-};
-use siftfs_proto::{
-    Cache, Credentials, FileService, Handle, Identity, NO_SLOT, Origin, Owed, Reply, Request,
-};
+use siftfs_base::{Error, Result};
+use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, SLOTS, ToServer};
+use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
@@ -40,93 +31,44 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
-/// Changes of a session that may be answered before other sessions have taken note of them.
-const OWING: usize = 1024;
-
-/// Bytes of data in the calls of a session whose answers have not left. What the client may have
-/// under way is half of that: it sends the next call when it has the answer, which the thread that
-/// has sent it may learn later.
-const OWN_BYTES: u64 = 2 * BYTES;
-/// Bytes of data in the calls of all sessions whose answers have not left.
-const ALL_BYTES: u64 = 1 << 30;
 
 type Inbox = Box<dyn Receiver<ToServer>>;
 
-/// What threads of the Runtime need to answer a call.
-struct Answers {
-    outbox: Arc<Outbox>,
-    slots: Slots,
-    /// Bytes of data in calls whose answers have not left: of this session, and of all.
-    data: AtomicU64,
-    all_data: Arc<AtomicU64>,
-    /// What the session has open.
-    handles: Mutex<HashMap<Handle, InodeNr>>,
-    /// Changes that are answered and that other sessions have not taken note of.
-    owing: AtomicUsize,
-}
-
-/// Data of a call, until its answer has left.
-struct Data {
-    answers: Arc<Answers>,
-    bytes: u64,
-}
-
-impl Data {
-    /// # Errors
-    /// `EAGAIN`: the session, or all of them together, have as much as they may have.
-    fn take(answers: &Arc<Answers>, bytes: u64) -> Result<Self> {
-        let own = answers.data.fetch_add(bytes, Ordering::Relaxed);
-        let all = answers.all_data.fetch_add(bytes, Ordering::Relaxed);
-        let taken = Self { answers: answers.clone(), bytes };
-        match own.saturating_add(bytes) <= OWN_BYTES && all.saturating_add(bytes) <= ALL_BYTES {
-            true => Ok(taken),
-            false => Err(errno(libc::EAGAIN)),
-        }
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        self.answers.data.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.answers.all_data.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// A session as it was opened.
-struct Opened {
-    service: Arc<dyn FileService>,
+pub(super) struct Opened {
+    pub service: Arc<dyn FileService>,
     /// It is told of what others change, and waits itself until others have been told.
-    caches: bool,
+    pub caches: bool,
     /// It speaks for a kernel.
-    kernel: bool,
+    pub kernel: bool,
     /// It lends.
     lends: Option<Arc<Lends>>,
     /// What the kernel's callers may do is checked here.
     checks: bool,
     /// Its client comes back when it has lost its server.
-    returned: Option<Returned>,
+    pub returned: Option<Returned>,
     back: Back,
 }
 
 /// A call while it is carried out.
-struct Call {
-    slot: u32,
-    number: u64,
-    credentials: Credentials,
-    request: Request,
-    change: Option<Change>,
+pub(super) struct Call {
+    pub slot: u32,
+    pub number: u64,
+    pub credentials: Credentials,
+    pub request: Request,
+    pub change: Option<Change>,
     /// Its place in the order of arrival, if nothing else has to come before.
-    entry: Option<Entry>,
+    pub entry: Option<Entry>,
 }
 
-struct Session<'a> {
-    server: &'a Server,
+pub(super) struct Session<'a> {
+    pub server: &'a Server,
     sender: &'a dyn Sender<FromServer>,
     peer: &'a str,
-    opened: Opened,
-    answers: Arc<Answers>,
+    pub opened: Opened,
+    pub answers: Arc<Answers>,
     notices: Arc<Notices>,
-    commands: Commands,
+    pub commands: Commands,
     /// What came is taken from there; and when it was looked last whether the session is to end.
     inbox: Mutex<(Inbox, Instant)>,
     /// Threads that wait for the receiver.
@@ -134,7 +76,7 @@ struct Session<'a> {
     threads: AtomicUsize,
     /// Threads that carry out a call, and send its answer.
     busy: AtomicUsize,
-    over: AtomicBool,
+    pub over: AtomicBool,
     /// The client has said that it leaves.
     left: AtomicBool,
 }
@@ -169,14 +111,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         sender: &*sender,
         peer: &peer,
         opened,
-        answers: Arc::new(Answers {
-            outbox,
-            slots: Slots::default(),
-            data: AtomicU64::new(0),
-            all_data: server.data.clone(),
-            handles: Mutex::default(),
-            owing: AtomicUsize::new(0),
-        }),
+        answers: Arc::new(Answers::new(outbox, server.data.clone())),
         notices,
         commands: server.executors.open(),
         inbox: Mutex::new((receiver, Instant::now())),
@@ -397,154 +332,6 @@ impl Session<'_> {
         }
     }
 
-    /// Finds out whether a call is to be carried out, and when.
-    fn admit(&self, mut call: Call) {
-        let own = (call.slot, call.number);
-        let clients = &self.server.clients;
-        let file = file_of(&call.request, |handle| self.answers.opened(handle));
-        let over = || self.over.load(Ordering::Acquire);
-        match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
-            Verdict::Run => {
-                if let Some(Change::Kept(kept)) = &call.change
-                    && !is_of_file(&*self.opened.service, file, kept)
-                {
-                    return self.answers.give(own, Err(errno(libc::ESTALE)), None, true);
-                }
-                let entry = call.entry.take();
-                let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
-                self.carry_out(call, file, entry);
-            }
-            Verdict::Answered(result, done) => self.answers.give(own, *result, Some(done), true),
-            Verdict::There(ino) => {
-                let result = match call.change {
-                    Some(Change::Kept(_)) => Ok(Reply::Done),
-                    _ => answer_again(
-                        &*self.opened.service,
-                        &call.credentials,
-                        &call.request,
-                        ino,
-                    ),
-                };
-                self.answers.note_opened(&call.request, &result);
-                self.answers.give(own, result, Some(Done::default()), true);
-            }
-            Verdict::Refused(error) => self.answers.give(own, Err(error), None, true),
-            Verdict::Over => self.not_begun(own),
-        }
-    }
-
-    /// The session is over before a call was begun. A client that comes back asks again.
-    fn not_begun(&self, (slot, number): (u32, u64)) {
-        match self.opened.returned {
-            Some(_) => self.answers.slots.end(slot),
-            None => self.answers.give((slot, number), Err(errno(libc::ESTALE)), None, true),
-        }
-    }
-
-    /// Carries a call out when it has an executor, and gives that back before the answer leaves.
-    fn carry_out(&self, call: Call, file: Option<InodeNr>, entry: Entry) {
-        count(&self.server.counters.calls);
-        let Call { slot, number, mut credentials, request, change, .. } = call;
-        let own = (slot, number);
-        let check = if self.opened.kernel { check_kernels } else { check };
-        let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
-        let data = match data {
-            Ok(data) => data,
-            Err(error) => {
-                drop(entry);
-                return self.answers.give(own, Err(error), None, true);
-            }
-        };
-        let Some(turn) = entry.begin() else { return self.not_begun(own) };
-        let origin = self.origin(change.as_ref());
-        credentials.origin.clone_from(&origin);
-        let clients = self.server.clients.clone();
-        let before = clients.newest();
-        let returned = self.opened.returned;
-        let promise = promise(&request);
-        let noted = request_of_handles(&request);
-        let answers = self.answers.clone();
-        // While conflicting calls are still kept away.
-        let finish = move |mut result: Result<Reply>| {
-            answers.note_opened(&noted, &result);
-            if let (Promise::File, Some(file), Ok(_)) = (promise, file, &result)
-                && let Err(error) = clients.synced(returned.map(|it| it.client), file, before)
-            {
-                tracing::error!(%error, file, "a sync is not answered as durable");
-                result = Err(errno(libc::EIO));
-            }
-            let done = returned.zip(change).map(|(connection, change)| {
-                let done = origin.as_ref().map_or_else(Done::default, |origin| Done {
-                    order: origin.order(),
-                    lsn: origin.lsn().0,
-                    at: origin.at(),
-                });
-                clients.done(connection, &change, (file, done), &result);
-                done
-            });
-            (result, done)
-        };
-        let keeps = || self.server.clients.keeps(returned.map(|it| it.client));
-        if promise == Promise::More && keeps() {
-            let result = self.opened.service.call(&credentials, request);
-            turn.finish();
-            let (result, done) = finish(result.and_then(|reply| {
-                make_durable(&self.server.clients, || self.server.sync()).map(|()| reply)
-            }));
-            self.answers.give(own, result, done, true);
-            return drop(data);
-        }
-        if matches!(change, Some(Change::Kept(_))) {
-            // What is repeated other kernels have seen already, and each of them asks for
-            // everything again when it has come back. Until then it may wait for this one.
-            let (result, _) = self.opened.service.call_owing(&credentials, request);
-            let (result, done) = finish(result);
-            turn.finish();
-            self.answers.give(own, result, done, true);
-            return drop(data);
-        }
-        if self.opened.caches && !has_its_way(&request) && self.answers.may_owe() {
-            let (result, owed) = self.opened.service.call_owing(&credentials, request);
-            let (result, done) = finish(result);
-            turn.finish();
-            self.answers.give_owing(own, (result, done), owed);
-            return drop(data);
-        }
-        let (answers, here) = (self.answers.clone(), std::thread::current().id());
-        let theirs = turn.clone();
-        let done = move |result| {
-            let (result, done) = finish(result);
-            // A thread that flushes for all sessions does not wait for this one's client, and has
-            // not this one's turn.
-            let own_thread = std::thread::current().id() == here;
-            if own_thread {
-                theirs.release();
-            }
-            answers.give(own, result, done, own_thread);
-            drop(data);
-        };
-        self.opened.service.submit(&credentials, request, Box::new(done));
-        turn.finish();
-    }
-
-    /// By what the Runtime knows a change again after a death.
-    fn origin(&self, change: Option<&Change>) -> Option<Arc<Origin>> {
-        let client = self.opened.returned?.client;
-        let origin = match change? {
-            Change::Once { place, number } => Origin::new(client, *place, *number),
-            Change::Kept(Kept { place, number, inode, .. }) => {
-                let origin = Origin::new(client, *place, *number);
-                match inode {
-                    Some((ino, generation)) => origin.again(*ino, *generation),
-                    None => origin,
-                }
-            }
-            Change::Absolute => Origin::new(client, NO_SLOT, 0),
-            Change::Reclaim => return None,
-        };
-        Some(Arc::new(origin))
-    }
-
     /// The client broke a rule.
     fn broke(&self, why: &str) {
         count(&self.server.counters.ended);
@@ -594,90 +381,5 @@ impl Session<'_> {
         }
         self.answers.outbox.end();
         self.leave();
-    }
-}
-
-/// Of a request what is needed to know what its answer opened.
-fn request_of_handles(request: &Request) -> Request {
-    match request {
-        Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino } => {
-            Request::Hold { ino: *ino }
-        }
-        Request::Release { handle } => Request::Release { handle: *handle },
-        _ => Request::StatFs,
-    }
-}
-
-/// Is it answered by another thread than its own, or does its thread go on after the answer?
-fn has_its_way(request: &Request) -> bool {
-    use Request as R;
-    matches!(request, R::Fsync { .. } | R::Wait { .. } | R::SetLock { .. } | R::Read { .. })
-}
-
-impl Answers {
-    /// May one more change be answered before other sessions have taken note of it?
-    fn may_owe(&self) -> bool {
-        self.owing.load(Ordering::SeqCst) < OWING
-    }
-
-    /// The inode that is open there.
-    fn opened(&self, handle: Handle) -> Option<InodeNr> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
-    }
-
-    /// Notes what a call has opened or closed.
-    fn note_opened(&self, request: &Request, result: &Result<Reply>) {
-        let note = |handle, ino| {
-            let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-            handles.insert(handle, ino);
-        };
-        match (request, result) {
-            (_, Ok(Reply::Created { attr, handle })) => note(*handle, attr.ino),
-            (
-                Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino },
-                Ok(Reply::Opened { handle }),
-            ) => note(*handle, *ino),
-            (Request::Release { handle }, _) => {
-                self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(handle);
-            }
-            _ => {}
-        }
-    }
-
-    /// Answers a change, and says when other sessions have taken note of it. No thread waits for
-    /// these.
-    fn give_owing(
-        self: &Arc<Self>,
-        call: (u32, u64),
-        (result, done): (Result<Reply>, Option<Done>),
-        owed: Owed,
-    ) {
-        if owed.is_settled() {
-            return self.give(call, result, done, true);
-        }
-        let (slot, number) = call;
-        self.slots.end(slot);
-        self.owing.fetch_add(1, Ordering::SeqCst);
-        self.outbox.send(FromServer::Owing { slot, number, result: result.map(Box::new), done });
-        let answers = self.clone();
-        owed.then(Box::new(move || {
-            answers.owing.fetch_sub(1, Ordering::SeqCst);
-            answers.outbox.post(FromServer::Settled { slot, number });
-        }));
-    }
-
-    fn give(
-        &self,
-        (slot, number): (u32, u64),
-        result: Result<Reply>,
-        done: Option<Done>,
-        may_wait: bool,
-    ) {
-        self.slots.end(slot);
-        let answer = FromServer::Answer { slot, number, result: result.map(Box::new), done };
-        match may_wait {
-            true => self.outbox.send(answer),
-            false => self.outbox.post(answer),
-        }
     }
 }

@@ -12,18 +12,23 @@ use std::time::Duration;
 
 newtypes!(FileProtocol: Handle, Ticket, SectionId, LeaseId);
 
+/// Set in the umask's number where rights follow; no umask has it.
+const WITH_RIGHTS: u16 = 1 << 15;
+
 /// The call's origin is the server's to say.
 impl Field<FileProtocol> for Credentials {
     fn put(&self, out: &mut Writer<FileProtocol>) {
         let Self { uid, gid, pid, umask, rights, origin: _ } = self;
         [uid, gid, pid].into_iter().for_each(|id| id.put(out));
-        umask.put(out);
-        rights.put(out);
+        let follows = if rights.is_some() { WITH_RIGHTS } else { 0 };
+        ((umask & !WITH_RIGHTS) | follows).put(out);
+        rights.iter().for_each(|rights| rights.put(out));
     }
     fn get(from: &mut Reader<'_, FileProtocol>) -> Result<Self> {
         let (uid, gid, pid) = (Field::get(from)?, Field::get(from)?, Field::get(from)?);
-        let (umask, rights) = (Field::get(from)?, Field::get(from)?);
-        Ok(Self { uid, gid, pid, umask, rights, origin: None })
+        let umask: u16 = Field::get(from)?;
+        let rights = (umask & WITH_RIGHTS != 0).then(|| Field::get(from)).transpose()?;
+        Ok(Self { uid, gid, pid, umask: umask & !WITH_RIGHTS, rights, origin: None })
     }
 }
 

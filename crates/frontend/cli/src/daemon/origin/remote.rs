@@ -9,8 +9,8 @@ use siftfs_proto::{
     Cache, Completion, Credentials, FileService, Holder, Identity, Opening, Reply, Request,
 };
 use siftfs_remote::{Claim, Client, FileProtocol, Lasting, Trust, transport};
-use siftfs_transport::reach;
 use siftfs_status::Server;
+use siftfs_transport::reach;
 use std::sync::{Arc, OnceLock};
 
 /// Why a server at a TCP port opens no session for a kernel.

@@ -102,15 +102,10 @@ pub const OPTIONS: &[MountOption] = &[
         &[("hard", false), ("soft", true)],
         |o, soft| o.served.soft = soft,
     ),
-    value(
-        "timeo=SECONDS",
-        "60",
-        "with soft: that time, at most 86400",
-        |o, v| {
-            o.served.timeo = Some(Duration::from_secs(v.number(1, 86_400)?));
-            Ok(())
-        },
-    ),
+    value("timeo=SECONDS", "60", "with soft: that time, at most 86400", |o, v| {
+        o.served.timeo = Some(Duration::from_secs(v.number(1, 86_400)?));
+        Ok(())
+    }),
     flag(
         "insecure",
         "off",

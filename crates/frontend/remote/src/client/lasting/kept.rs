@@ -135,9 +135,8 @@ impl Kept {
     pub fn of_others(&self, instance: u64) -> Vec<u64> {
         let state = self.lock();
         let others = state.changes.iter().filter(|(_, change)| change.instance != instance);
-        let mut others: Vec<(u64, u64, u64)> = Vec::from_iter(
-            others.map(|(at, change)| (change.instance, change.done.order, *at)),
-        );
+        let mut others: Vec<(u64, u64, u64)> =
+            Vec::from_iter(others.map(|(at, change)| (change.instance, change.done.order, *at)));
         // What servers answered that died one after the other: the first one's first.
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
         for (of, _, at) in &others {
@@ -182,6 +181,9 @@ impl Kept {
     }
 }
 
+/// A request, the file whose bytes or attributes it changes, and what it makes.
+pub(super) type Repeatable = (Request, Option<InodeNr>, Option<(InodeNr, u32)>);
+
 /// A request that was answered, as it can be repeated; nothing if it need not be. `ino` is that of
 /// the file that it names.
 pub(super) fn repeatable(
@@ -189,7 +191,7 @@ pub(super) fn repeatable(
     ino: Option<InodeNr>,
     reply: &Reply,
     done: &Done,
-) -> Option<(Request, Option<InodeNr>, Option<(InodeNr, u32)>)> {
+) -> Option<Repeatable> {
     use Request as R;
     let file = || ino.map(Target::Inode);
     let of_file = |request| Some((request, ino, None));

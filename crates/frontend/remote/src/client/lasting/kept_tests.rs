@@ -1,0 +1,122 @@
+use super::*;
+use siftfs_proto::WriteData;
+
+fn change(file: Option<InodeNr>, (instance, order): (u64, u64), len: usize) -> Change {
+    let data = WriteData::Bytes(vec![0; len]);
+    Change {
+        request: Request::write(file.unwrap_or(1), 0, data),
+        credentials: Credentials::default(),
+        file,
+        inode: None,
+        instance,
+        done: Done { order, ..Done::default() },
+        tried: None,
+    }
+}
+
+fn orders(kept: &Kept, instance: u64) -> Vec<u64> {
+    let all = kept.of_others(instance).into_iter();
+    all.map(|at| kept.get(at).expect("it is kept").done.order).collect()
+}
+
+#[test]
+fn a_sync_ends_what_was_answered_before_it_of_that_file() {
+    let kept = Kept::default();
+    kept.add(change(Some(5), (1, 1), 10));
+    kept.add(change(Some(6), (1, 2), 10));
+    kept.add(change(None, (1, 3), 10));
+    let next = kept.next();
+    kept.add(change(Some(5), (1, 4), 10));
+    kept.synced(5, next);
+    assert_eq!(orders(&kept, 9), [2, 3, 4]);
+    kept.all_synced(kept.next());
+    assert_eq!((kept.len(), kept.lock().bytes), (0, 0));
+}
+
+/// What a server says to be durable may come before the thread of the change that it is about.
+#[test]
+fn what_is_durable_is_not_kept() {
+    let kept = Kept::default();
+    for order in 1..=5 {
+        kept.add(change(Some(5), (1, order), 10));
+    }
+    kept.durable(1, 3);
+    assert_eq!(orders(&kept, 9), [4, 5]);
+    kept.durable(1, 6);
+    kept.add(change(Some(5), (1, 6), 10));
+    kept.add(change(Some(5), (1, 7), 10));
+    assert_eq!(orders(&kept, 9), [7]);
+    kept.add(change(Some(5), (2, 2), 10));
+    assert_eq!(orders(&kept, 9), [7, 2], "another server's order is another one");
+}
+
+/// In the server's order, whatever the order in which threads were woken; what was repeated at a
+/// server that died, too, comes first.
+#[test]
+fn changes_are_repeated_in_the_order_in_which_they_were_made() {
+    let kept = Kept::default();
+    for order in [2, 1, 4, 3] {
+        kept.add(change(Some(5), (1, order), 10));
+    }
+    assert_eq!(orders(&kept, 2), [1, 2, 3, 4]);
+    let [first, second, ..] = kept.of_others(2)[..] else { panic!("four are kept") };
+    kept.repeated(first, 2, Done { order: 7, ..Done::default() });
+    kept.repeated(second, 2, Done { order: 8, ..Done::default() });
+    assert_eq!(orders(&kept, 2), [3, 4]);
+    assert_eq!(orders(&kept, 3), [7, 8, 3, 4]);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let kept = Kept::default();
+    for order in 0..64 {
+        assert!(!kept.is_full());
+        kept.add(change(Some(5), (1, order + 1), 1 << 20));
+    }
+    assert!(kept.is_full());
+    kept.durable(1, 1);
+    assert!(!kept.is_full());
+    let kept = Kept::default();
+    for order in 0..MOST as u64 {
+        assert!(!kept.is_full());
+        kept.add(change(Some(5), (1, order + 1), 0));
+    }
+    assert!(kept.is_full());
+}
+
+/// An append is repeated where it landed, O_TRUNC as a change of size, and a file that was made
+/// keeps its number.
+#[test]
+fn requests_are_kept_as_they_can_be_repeated() {
+    let done = Done { order: 1, lsn: 0, at: Some(700) };
+    let handle = siftfs_proto::Handle(3);
+    let append = Request::Append {
+        file: handle.into(),
+        end: 600,
+        data: WriteData::Bytes(vec![1; 5]),
+        kill_priv: true,
+        times: true,
+    };
+    let written = Reply::Written { len: 5 };
+    let (request, file, made) = repeatable(append, Some(9), &written, &done).unwrap();
+    assert_eq!((file, made), (Some(9), None));
+    let Request::Write { file, offset, append, kill_priv, .. } = request else {
+        panic!("no write")
+    };
+    assert_eq!((file, offset, append, kill_priv), (Target::Inode(9), 700, false, true));
+    let access = siftfs_proto::compound::Access::Both;
+    let (truncate, kill_priv, times, beside_lease) = (true, false, true, false);
+    let open = Request::Open { ino: 9, access, truncate, kill_priv, times, beside_lease };
+    let opened = Reply::Opened { handle };
+    let (request, file, _) = repeatable(open, None, &opened, &done).unwrap();
+    assert_eq!(file, Some(9));
+    assert!(matches!(request, Request::SetAttr { set: SetAttr { size: Some(0), .. }, .. }));
+    let create = Request::Create { parent: 2, name: b"n".to_vec(), perm: 0o600 };
+    let attr = crate::client::looked::tests::attr(17);
+    let (request, file, made) =
+        repeatable(create, None, &Reply::Created { attr, handle }, &done).unwrap();
+    assert!(matches!(request, Request::MakeNode { kind: FileKind::Regular, perm: 0o600, .. }));
+    assert_eq!((file, made), (None, Some((17, 0))));
+    let unnamed = Request::TmpFile { parent: 2, perm: 0o600, exclusive: false };
+    assert_eq!(repeatable(unnamed, None, &Reply::Done, &done), None);
+}

@@ -66,6 +66,8 @@ struct Now {
     /// All answers of the connection before had come when it was lost.
     had_answers: bool,
     leaving: bool,
+    /// Nobody waits for a server that is lost.
+    unwanted: bool,
     /// What was given back while the server was lost.
     given: Vec<(Credentials, Request)>,
 }
@@ -166,6 +168,7 @@ impl Lasting {
             lost: None,
             had_answers: false,
             leaving: false,
+            unwanted: false,
             given: Vec::new(),
         };
         let shared = Arc::new(Shared {
@@ -281,6 +284,16 @@ impl FileService for Lasting {
         self.shared.looked_up.has(ino)
     }
 
+    fn give_up(&self) {
+        let error = {
+            let mut now = self.shared.lock();
+            now.unwanted = true;
+            self.shared.changed.notify_all();
+            now.lost.as_ref().map(|(_, error)| error.clone())
+        };
+        error.iter().for_each(|error| self.shared.waits.fail(error));
+    }
+
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
         match waits::waits(&req) {
             true => waits::submit(&self.shared, cred, req, done),
@@ -333,6 +346,9 @@ impl Shared {
                 now.calls += 1;
                 let (connection, instance) = (now.connection, now.instance);
                 return Ok(Using { shared: self, client, connection, instance });
+            }
+            if now.unwanted {
+                return Err(errno(libc::EIO));
             }
             now = match (self.patience, &now.lost) {
                 (Patience::Soft(limit), Some((since, error))) => {
@@ -555,7 +571,8 @@ impl Shared {
         req: &mut Request,
     ) -> Next {
         let same = using.instance == before;
-        let knows = same || self.lock().had_answers || using.client.terms.back == siftfs_calls::Back::Again;
+        let knows =
+            same || self.lock().had_answers || using.client.terms.back == siftfs_calls::Back::Again;
         match kind {
             Kind::Reads | Kind::Absolute | Kind::GivesBack => {}
             Kind::Once if knows => {}

@@ -183,12 +183,7 @@ impl Shared {
     }
 
     /// Repeats one change that a server answered which has died.
-    fn repeat(
-        &self,
-        client: &Client,
-        at: u64,
-        gained: &mut HashMap<InodeNr, u64>,
-    ) -> Result<()> {
+    fn repeat(&self, client: &Client, at: u64, gained: &mut HashMap<InodeNr, u64>) -> Result<()> {
         let Some(change) = self.kept.get(at) else { return Ok(()) };
         let (number, tried) = match change.tried {
             // The connection was lost, and not the server.
@@ -221,15 +216,19 @@ impl Shared {
                 self.kept.repeated(at, client.terms.instance, said);
             }
             (Ok(_), None) => self.kept.drop(at),
-            // The file was removed since, and that is there; or it is lost, which its users are told.
-            (Err(Error::Posix(libc::ESTALE)), _) if file.is_some() => self.kept.drop(at),
+            // The file was removed since, and that is there; or the file is lost, which its users
+            // are told.
+            (Err(Error::Posix(libc::ESTALE)), _) if file.is_some() && inode.is_some() => {
+                self.kept.drop(at);
+            }
             (Err(error), _) => {
                 tracing::error!(
                     %error, request = super::name(&request), ?inode,
                     "a change is lost: its server died, and it cannot be repeated"
                 );
                 self.kept.drop(at);
-                inode.iter().for_each(|(ino, _)| self.opens.lose(*ino));
+                let lost = inode.map(|(ino, _)| ino).or(file);
+                lost.iter().for_each(|ino| self.opens.lose(*ino));
             }
         }
         Ok(())

@@ -94,7 +94,10 @@ pub(super) fn submit(shared: &Arc<Shared>, cred: &Credentials, request: Request,
 }
 
 fn later(shared: &Arc<Shared>, cred: &Credentials, request: Request, done: Completion) {
-    let leaving = shared.lock().leaving;
+    let leaving = {
+        let now = shared.lock();
+        now.leaving || now.unwanted
+    };
     let mut state = shared.waits.lock();
     if state.over || leaving {
         drop(state);

@@ -9,7 +9,8 @@ use std::sync::Mutex;
 /// Everything that a client can claim.
 fn claimed(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
     let rights = Rights { groups: groups.to_vec(), file_size: Some(9), ..Rights::all() };
-    Credentials { uid, gid, pid: 7, umask: 0o27, rights: Some(Box::new(rights)) }
+    let rights = Some(Box::new(rights));
+    Credentials { uid, gid, pid: 7, umask: 0o27, rights, ..Credentials::default() }
 }
 
 fn judged(options: &str, cred: &Credentials) -> (u32, u32, Rights) {

@@ -123,14 +123,12 @@ impl Part {
                 *mark = b.max(*mark);
             }
             CUT => {
-                self.found =
-                    Some(Recovered { ops_cut: Lsn(a), epoch: b, ..Recovered::default() });
+                self.found = Some(Recovered { ops_cut: Lsn(a), epoch: b, ..Recovered::default() });
             }
             OPERATION => drop(self.found.as_mut()?.ops.insert(Lsn(a))),
             REPLY => {
                 let slot = u32::try_from(b).ok().filter(|slot| *slot < ORIGIN_SLOTS)?;
-                let carried =
-                    Carried { number: c, lsn: Lsn(d), ino: InodeNr::try_from(e).ok()? };
+                let carried = Carried { number: c, lsn: Lsn(d), ino: InodeNr::try_from(e).ok()? };
                 self.found.as_mut()?.note(a, slot, carried);
             }
             _ => return None,

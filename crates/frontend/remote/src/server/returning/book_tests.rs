@@ -1,0 +1,71 @@
+use super::*;
+
+const VOLUME: [u8; 16] = *b"0123456789abcdef";
+
+fn part() -> Part {
+    let mut found = Recovered { epoch: 4, ops_cut: Lsn(70), ..Recovered::default() };
+    found.ops.extend([Lsn(75), Lsn(80)]);
+    found.note(7, 3, Carried { number: 9, lsn: Lsn(75), ino: 12 });
+    Part {
+        clients: [7, 8].into(),
+        durable: 5,
+        marks: [(12, 6), (13, 9)].into(),
+        epoch: 4,
+        found: Some(found),
+        ended: false,
+    }
+}
+
+fn path(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("clients").join("book")
+}
+
+#[test]
+fn a_book_is_read_as_it_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path(&dir);
+    assert_eq!(Book::read(&path, VOLUME), []);
+    let mut book = Book::write(&path, VOLUME, &[(1, part()), (2, Part::default())]).unwrap();
+    book.client(5).unwrap();
+    book.client(6).unwrap();
+    book.gone(5).unwrap();
+    book.durable(11).unwrap();
+    book.mark(12, 14).unwrap();
+    book.mark(12, 13).unwrap();
+    let own =
+        Part { clients: [6].into(), durable: 11, marks: [(12, 14)].into(), ..Part::default() };
+    assert_eq!(Book::read(&path, VOLUME), [(1, part()), (2, own.clone())]);
+    book.ended().unwrap();
+    let ended = Part { ended: true, ..own };
+    assert_eq!(Book::read(&path, VOLUME), [(1, part()), (2, ended)]);
+    assert_eq!(Book::read(&path, [1; 16]), [], "another volume's");
+    book.rewrite(&[(3, part())]).unwrap();
+    book.client(9).unwrap();
+    let clients = [7, 8, 9].into();
+    assert_eq!(Book::read(&path, VOLUME), [(3, Part { clients, ..part() })]);
+    book.remove().unwrap();
+    assert_eq!(Book::read(&path, VOLUME), []);
+}
+
+/// The last record was torn by a crash, or bytes have changed: what is before counts, and nothing
+/// behind it.
+#[test]
+fn a_damaged_record_is_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path(&dir);
+    drop(Book::write(&path, VOLUME, &[(1, part()), (2, part())]).unwrap());
+    let bytes = std::fs::read(&path).unwrap();
+    let all = Book::read(&path, VOLUME);
+    for len in 0..bytes.len() {
+        let some = parse(&bytes[..len], VOLUME);
+        assert!(some.len() <= all.len());
+        assert!(some.len() < 2 || some[0] == all[0], "the first part was whole");
+    }
+    for at in 0..bytes.len() {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x40;
+        let some = parse(&bytes, VOLUME);
+        assert!(some.len() < 2 || some[0] == all[0], "a changed byte at {at} was believed");
+        assert_ne!(some, all, "a changed byte at {at} was not seen");
+    }
+}

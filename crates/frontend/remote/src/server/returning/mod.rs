@@ -9,8 +9,8 @@ mod keeper;
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
-use book::{Book, Part};
 use super::outbox::Outbox;
+use book::{Book, Part};
 use client::{Client, Progress, Repeated};
 use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
@@ -119,7 +119,8 @@ impl Clients {
         // Two deaths in a row may leave clients of both; older ones had their grace time.
         let keep = parts.len().saturating_sub(4);
         parts.drain(..keep);
-        let expected: HashSet<u64> = parts.last().iter().flat_map(|(_, p)| &p.clients).copied().collect();
+        let expected: HashSet<u64> =
+            parts.last().iter().flat_map(|(_, p)| &p.clients).copied().collect();
         let clients = expected.iter().copied().collect();
         let own = Part { clients, epoch, ..Part::default() };
         parts.push((instance, own));
@@ -143,7 +144,17 @@ impl Clients {
         let (newest, changed) = Default::default();
         let open = AtomicBool::new(state.open);
         let past = parts.into_iter().collect();
-        Ok(Self { instance, epoch, volume, path, past, newest, open, state: Mutex::new(state), changed })
+        Ok(Self {
+            instance,
+            epoch,
+            volume,
+            path,
+            past,
+            newest,
+            open,
+            state: Mutex::new(state),
+            changed,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -159,11 +170,7 @@ impl Clients {
     ///
     /// # Errors
     /// There are too many, or the book cannot be written.
-    pub fn arrive(
-        &self,
-        returning: Returning,
-        outbox: &Arc<Outbox>,
-    ) -> Result<(Back, Connection)> {
+    pub fn arrive(&self, returning: Returning, outbox: &Arc<Outbox>) -> Result<(Back, Connection)> {
         let Returning { client: id, instance } = returning;
         let mut state = self.lock();
         let now = Instant::now();
@@ -365,9 +372,10 @@ impl Clients {
         (place, number, tried): (u32, u64, u64),
         over: impl Fn() -> bool,
     ) -> Verdict {
-        let survived = self.past.values().filter_map(|part| part.found.as_ref()).find_map(|found| {
-            found.reply(connection.client, place, tried).map(|carried| carried.ino)
-        });
+        let survived =
+            self.past.values().filter_map(|part| part.found.as_ref()).find_map(|found| {
+                found.reply(connection.client, place, tried).map(|carried| carried.ino)
+            });
         let mut state = self.lock();
         loop {
             let Some(client) = state.of(connection) else {
@@ -518,7 +526,8 @@ impl Part {
 impl State {
     fn of(&mut self, connection: Connection) -> Option<&mut Client> {
         let client = self.clients.get_mut(&connection.client)?;
-        let own = client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
+        let own =
+            client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
         own.then_some(client)
     }
 

@@ -1,0 +1,241 @@
+use super::*;
+use siftfs_calls::SLOTS;
+use siftfs_proto::{Carried, Recovered};
+use siftfs_transport::Sender;
+use std::path::Path;
+use std::thread::{sleep, spawn};
+
+const VOLUME: [u8; 16] = [7; 16];
+
+/// Nobody listens.
+struct Nobody;
+
+impl Sender<FromServer> for Nobody {
+    fn send(&self, _: FromServer) -> Result<()> {
+        Ok(())
+    }
+    fn try_send(&self, _: FromServer) -> bool {
+        true
+    }
+    fn close(&self) {}
+    fn cut(&self) {}
+}
+
+fn outbox() -> Arc<Outbox> {
+    Arc::new(Outbox::new(Arc::new(Nobody)))
+}
+
+fn server(path: &Path, epoch: u64, found: Option<Recovered>) -> Arc<Clients> {
+    let before = Before { book: Some(path.into()), epoch, found: found.map(Arc::new) };
+    Arc::new(Clients::new(VOLUME, before).unwrap())
+}
+
+fn found(epoch: u64) -> Option<Recovered> {
+    Some(Recovered { epoch, ops_cut: Lsn(50), ..Recovered::default() })
+}
+
+fn arrive(clients: &Clients, client: u64, instance: u64) -> (Back, Connection) {
+    clients.arrive(Returning { client, instance }, &outbox()).unwrap()
+}
+
+fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
+    let (inode, place) = (Some((12, 3)), SLOTS - 1);
+    Change::Kept(Kept { instance, order, lsn, inode, place, number, tried: 0 })
+}
+
+fn admit(clients: &Clients, connection: Connection, change: Change) -> Verdict {
+    clients.admit(Some(connection), (Some(&change), Some(12)), || false)
+}
+
+fn runs(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Run)
+}
+
+fn is_there(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::There(12))
+}
+
+/// Which server a client finds decides what it is told.
+#[test]
+fn a_client_learns_what_became_of_its_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    let (back, connection) = arrive(&first, 1, 0);
+    assert_eq!(back, Back::New);
+    first.leaves(connection, false);
+    assert_eq!(arrive(&first, 1, first.instance).0, Back::Same);
+    arrive(&first, 2, 0);
+    // It dies.
+    let second = server(&path, 5, found(4));
+    assert_eq!(arrive(&second, 1, first.instance).0, Back::Again);
+    assert_eq!(arrive(&second, 3, first.instance).0, Back::Unknown, "nobody wrote it down");
+    assert_eq!(arrive(&second, 2, 77).0, Back::Unknown, "a server that nobody knows");
+    second.ended().unwrap();
+    // That one ended in order.
+    let third = server(&path, 6, None);
+    assert_eq!(arrive(&third, 1, second.instance).0, Back::Clean);
+    // Somebody else recovered the volume since.
+    let fourth = server(&path, 9, None);
+    assert_eq!(arrive(&fourth, 1, third.instance).0, Back::Unknown);
+    let fifth = server(&path, 12, found(11));
+    assert_eq!(arrive(&fifth, 1, fourth.instance).0, Back::Unknown, "of another epoch");
+}
+
+/// Who has gone in order is not waited for; a book for nobody does not stay.
+#[test]
+fn a_client_that_leaves_is_struck_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    assert!(!path.exists());
+    let (_, one) = arrive(&first, 1, 0);
+    let (_, other) = arrive(&first, 2, 0);
+    assert!(path.exists());
+    first.leaves(one, true);
+    assert_eq!(first.take_gone(), [1]);
+    let second = server(&path, 5, found(4));
+    assert!(!second.is_open());
+    let (_, connection) = arrive(&second, 2, first.instance);
+    second.returned(connection);
+    assert!(second.wait_open(&|| false), "nobody else is waited for");
+    second.leaves(connection, true);
+    second.ended().unwrap();
+    assert!(!path.exists());
+    first.leaves(other, true);
+}
+
+/// Two clients repeat what they keep in the order of the server that died, and reclaim when both
+/// have; others wait for both.
+#[test]
+fn clients_repeat_in_their_servers_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    for client in 1..=2 {
+        arrive(&first, client, 0);
+    }
+    let of = first.instance;
+    let second = server(&path, 5, found(4));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let clients: Vec<_> = [(1, vec![1, 4, 5]), (2, vec![2, 3, 6])]
+        .into_iter()
+        .map(|(client, orders)| {
+            let (second, order) = (second.clone(), order.clone());
+            spawn(move || {
+                let (back, connection) = arrive(&second, client, of);
+                assert_eq!(back, Back::Again);
+                for number in orders {
+                    let change = kept(of, number, 0, number);
+                    assert!(runs(&admit(&second, connection, change)));
+                    order.lock().unwrap().push(number);
+                    second.done(connection, &change, (Some(12), Done::default()), &Ok(Reply::Done));
+                }
+                assert!(runs(&admit(&second, connection, Change::Reclaim)));
+                order.lock().unwrap().push(10);
+                second.returned(connection);
+            })
+        })
+        .collect();
+    assert!(second.wait_open(&|| false));
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5, 6, 10, 10]);
+}
+
+/// A change is repeated unless it is there: by what was recovered, or by what was written down.
+#[test]
+fn what_is_there_is_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    let (_, one) = arrive(&first, 1, 0);
+    let (_, other) = arrive(&first, 2, 0);
+    let done = |order| Done { order, ..Done::default() };
+    first.done(one, &Change::Absolute, (Some(12), done(3)), &Ok(Reply::Done));
+    first.all_durable(2).unwrap();
+    // The other's sync covers what this one keeps.
+    first.synced(Some(2), 12, 4).unwrap();
+    first.synced(Some(2), 13, 4).unwrap();
+    first.leaves(other, true);
+    let of = first.instance;
+    let mut recovered = found(4).unwrap();
+    recovered.ops.insert(Lsn(60));
+    recovered.note(1, 5, Carried { number: 8, lsn: Lsn(60), ino: 12 });
+    let second = server(&path, 5, Some(recovered));
+    let (_, one) = arrive(&second, 1, of);
+    let mut number = 100;
+    let mut ask = |order, lsn| {
+        number += 1;
+        let change = kept(of, order, lsn, number);
+        let verdict = admit(&second, one, change);
+        second.done(one, &change, (None, Done::default()), &Ok(Reply::Done));
+        verdict
+    };
+    assert!(is_there(&ask(2, 0)), "all up to here was durable");
+    assert!(is_there(&ask(4, 0)), "a sync of the file");
+    assert!(runs(&ask(5, 0)));
+    assert!(is_there(&ask(6, 50)) && is_there(&ask(7, 60)), "recovered");
+    assert!(runs(&ask(8, 51)), "not recovered");
+    second.returned(one);
+    assert!(matches!(admit(&second, one, kept(of, 9, 0, 200)), Verdict::Refused(_)), "too late");
+    // What was not answered.
+    let once = |place, number| Change::Once { place, number };
+    assert!(is_there(&admit(&second, one, once(5, 8))));
+    assert!(runs(&admit(&second, one, once(5, 9))));
+    assert!(runs(&admit(&second, one, once(6, 1))));
+    assert!(matches!(admit(&second, one, once(SLOTS, 1)), Verdict::Refused(_)));
+}
+
+/// A call that comes again after a lost connection is answered as before, and waits while an older
+/// connection's thread is at it.
+#[test]
+fn a_repeated_call_is_carried_out_once() {
+    let clients = Arc::new(Clients::new(VOLUME, Before::default()).unwrap());
+    let (_, old) = arrive(&clients, 1, 0);
+    let change = Change::Once { place: 3, number: 5 };
+    assert!(runs(&admit(&clients, old, change)));
+    clients.leaves(old, false);
+    let (_, new) = arrive(&clients, 1, clients.instance);
+    let theirs = clients.clone();
+    let waits = spawn(move || admit(&theirs, new, change));
+    sleep(Duration::from_millis(50));
+    assert!(!waits.is_finished());
+    let done = Done { order: 9, lsn: 4, at: None };
+    clients.done(old, &change, (None, done), &Ok(Reply::Flags(1)));
+    let Verdict::Answered(result, said) = waits.join().unwrap() else { panic!("no answer") };
+    assert_eq!((*result, said), (Ok(Reply::Flags(1)), done));
+    let earlier = Change::Once { place: 3, number: 4 };
+    assert!(matches!(admit(&clients, new, earlier), Verdict::Refused(_)));
+    assert!(matches!(admit(&clients, old, change), Verdict::Over), "an older connection");
+    assert!(runs(&admit(&clients, new, Change::Once { place: 3, number: 6 })));
+}
+
+/// A server without a book, and a session that keeps nothing, have nothing to wait for.
+#[test]
+fn who_does_not_come_back_changes_nothing() {
+    let clients = Clients::new(VOLUME, Before::default()).unwrap();
+    assert!(clients.is_open());
+    assert!(runs(&clients.admit(None, (None, None), || false)));
+    let claimed = clients.admit(None, (Some(&Change::Reclaim), None), || false);
+    assert!(matches!(claimed, Verdict::Refused(_)), "it has no connection that comes back");
+}
+
+/// A client that does not come back is struck out when the grace time is over.
+#[test]
+fn the_grace_time_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    for client in 1..=2 {
+        arrive(&first, client, 0);
+    }
+    let second = server(&path, 5, found(4));
+    let (_, one) = arrive(&second, 1, first.instance);
+    second.returned(one);
+    assert!(!second.is_open());
+    second.lock().until = Instant::now();
+    assert!(second.wait_open(&|| false));
+    let (back, late) = arrive(&second, 2, first.instance);
+    assert_eq!(back, Back::Unknown);
+    assert!(matches!(admit(&second, late, kept(first.instance, 1, 0, 1)), Verdict::Refused(_)));
+}

@@ -1,0 +1,189 @@
+//! How one call of a session is carried out: when it may be, when it has an executor, and what is
+//! noted of it before its answer leaves.
+
+use super::answers::{Answers, Data, request_of_handles};
+use super::count;
+use super::returning::{
+    Clients, Connection, Promise, Verdict, answer_again, file_of, is_of_file, make_durable, promise,
+};
+use super::session::{Call, Session};
+use crate::executors::Entry;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_calls::{Change, Done, Kept, check, check_kernels, data_of};
+use siftfs_proto::{NO_SLOT, Origin, Owed, Reply, Request};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Session<'_> {
+    /// Finds out whether a call is to be carried out, and when.
+    pub(super) fn admit(&self, mut call: Call) {
+        let own = (call.slot, call.number);
+        let clients = &self.server.clients;
+        let file = file_of(&call.request, |handle| self.answers.opened(handle));
+        let over = || self.over.load(Ordering::Acquire);
+        match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
+            Verdict::Run => {
+                if let Some(Change::Kept(kept)) = &call.change
+                    && !is_of_file(&*self.opened.service, file, kept)
+                {
+                    return self.answers.give(own, Err(errno(libc::ESTALE)), None, true);
+                }
+                let entry = call.entry.take();
+                let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
+                self.carry_out(call, file, entry);
+            }
+            Verdict::Answered(result, done) => self.answers.give(own, *result, Some(done), true),
+            Verdict::There(ino) => {
+                let result = match call.change {
+                    Some(Change::Kept(_)) => Ok(Reply::Done),
+                    _ => answer_again(&*self.opened.service, &call.credentials, &call.request, ino),
+                };
+                self.answers.note_opened(&call.request, &result);
+                self.answers.give(own, result, Some(Done::default()), true);
+            }
+            Verdict::Refused(error) => self.answers.give(own, Err(error), None, true),
+            Verdict::Over => self.not_begun(own),
+        }
+    }
+
+    /// The session is over before a call was begun. A client that comes back asks again.
+    fn not_begun(&self, (slot, number): (u32, u64)) {
+        match self.opened.returned {
+            Some(_) => self.answers.slots.end(slot),
+            None => self.answers.give((slot, number), Err(errno(libc::ESTALE)), None, true),
+        }
+    }
+
+    /// Carries a call out when it has an executor, and gives that back before the answer leaves.
+    fn carry_out(&self, call: Call, file: Option<InodeNr>, entry: Entry) {
+        count(&self.server.counters.calls);
+        let Call { slot, number, mut credentials, request, change, .. } = call;
+        let own = (slot, number);
+        let check = if self.opened.kernel { check_kernels } else { check };
+        let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                drop(entry);
+                return self.answers.give(own, Err(error), None, true);
+            }
+        };
+        let Some(turn) = entry.begin() else { return self.not_begun(own) };
+        let origin = self.origin(change.as_ref());
+        credentials.origin.clone_from(&origin);
+        let noting = Noting {
+            answers: self.answers.clone(),
+            clients: self.server.clients.clone(),
+            returned: self.opened.returned,
+            before: self.server.clients.newest(),
+            promise: promise(&request),
+            handles: request_of_handles(&request),
+            change,
+            file,
+            origin,
+        };
+        let service = &*self.opened.service;
+        if noting.promise == Promise::More && noting.others_keep() {
+            let result = service.call(&credentials, request);
+            turn.finish();
+            let durable = || make_durable(&self.server.clients, || self.server.sync());
+            let (result, done) = noting.note(result.and_then(|reply| durable().map(|()| reply)));
+            self.answers.give(own, result, done, true);
+            return drop(data);
+        }
+        // What is repeated other kernels have seen already, and each of them asks for everything
+        // again when it has come back. Until then it may wait for this one.
+        let repeated = matches!(change, Some(Change::Kept(_)));
+        let owes = self.opened.caches && !has_its_way(&request) && self.answers.may_owe();
+        if repeated || owes {
+            let (result, owed) = service.call_owing(&credentials, request);
+            let said = noting.note(result);
+            turn.finish();
+            let owed = if repeated { Owed::default() } else { owed };
+            self.answers.give_owing(own, said, owed);
+            return drop(data);
+        }
+        let (answers, here) = (self.answers.clone(), std::thread::current().id());
+        let theirs = turn.clone();
+        let done = move |result| {
+            let (result, done) = noting.note(result);
+            // A thread that flushes for all sessions does not wait for this one's client, and has
+            // not this one's turn.
+            let own_thread = std::thread::current().id() == here;
+            if own_thread {
+                theirs.release();
+            }
+            answers.give(own, result, done, own_thread);
+            drop(data);
+        };
+        service.submit(&credentials, request, Box::new(done));
+        turn.finish();
+    }
+
+    /// By what the Runtime knows a change again after a death.
+    fn origin(&self, change: Option<&Change>) -> Option<Arc<Origin>> {
+        let client = self.opened.returned?.client;
+        let origin = match change? {
+            Change::Once { place, number } => Origin::new(client, *place, *number),
+            Change::Kept(Kept { place, number, inode, .. }) => {
+                let origin = Origin::new(client, *place, *number);
+                match inode {
+                    Some((ino, generation)) => origin.again(*ino, *generation),
+                    None => origin,
+                }
+            }
+            Change::Absolute => Origin::new(client, NO_SLOT, 0),
+            Change::Reclaim => return None,
+        };
+        Some(Arc::new(origin))
+    }
+}
+
+/// What is to be noted of a call before its answer leaves.
+struct Noting {
+    answers: Arc<Answers>,
+    clients: Arc<Clients>,
+    returned: Option<Connection>,
+    /// The newest change before the call began.
+    before: u64,
+    promise: Promise,
+    handles: Request,
+    change: Option<Change>,
+    file: Option<InodeNr>,
+    origin: Option<Arc<Origin>>,
+}
+
+impl Noting {
+    /// Do clients keep what the call may promise to be durable?
+    fn others_keep(&self) -> bool {
+        self.clients.keeps(self.returned.map(|it| it.client))
+    }
+
+    /// What the call's client is to be told.
+    fn note(self, mut result: Result<Reply>) -> (Result<Reply>, Option<Done>) {
+        self.answers.note_opened(&self.handles, &result);
+        if let (Promise::File, Some(file), Ok(_)) = (self.promise, self.file, &result)
+            && let Err(error) =
+                self.clients.synced(self.returned.map(|it| it.client), file, self.before)
+        {
+            tracing::error!(%error, file, "a sync is not answered as durable");
+            result = Err(errno(libc::EIO));
+        }
+        let done = self.returned.zip(self.change).map(|(connection, change)| {
+            let done = self.origin.as_ref().map_or_else(Done::default, |origin| Done {
+                order: origin.order(),
+                lsn: origin.lsn().0,
+                at: origin.at(),
+            });
+            self.clients.done(connection, &change, (self.file, done), &result);
+            done
+        });
+        (result, done)
+    }
+}
+
+/// Is it answered by another thread than its own, or does its thread go on after the answer?
+fn has_its_way(request: &Request) -> bool {
+    use Request as R;
+    matches!(request, R::Fsync { .. } | R::Wait { .. } | R::SetLock { .. } | R::Read { .. })
+}
