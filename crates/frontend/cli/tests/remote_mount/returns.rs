@@ -210,7 +210,17 @@ fn check(dir: &Path, ledger: &Ledger) {
     assert_eq!(names, ledger.keys().cloned().collect::<Vec<_>>());
     for (name, bytes) in ledger {
         let found = std::fs::read(dir.join(name)).unwrap();
-        assert!(found == *bytes, "{name}: {} bytes of {}", found.len(), bytes.len());
+        if found != *bytes {
+            std::thread::sleep(Duration::from_secs(3));
+            let later = std::fs::read(dir.join(name)).unwrap();
+            let attr = std::fs::metadata(dir.join(name)).unwrap();
+            panic!(
+                "{name}: {} and later {} bytes of {}, {attr:?}",
+                found.len(),
+                later.len(),
+                bytes.len()
+            );
+        }
     }
 }
 

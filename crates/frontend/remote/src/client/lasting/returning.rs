@@ -2,7 +2,7 @@
 
 use super::kept::Change as KeptChange;
 use super::places::REPEATS;
-use super::{Patience, Shared, Watcher, kind, waits};
+use super::{Patience, Shared, Watcher, call, kind, waits};
 use crate::client::{Again, Client, Watch};
 use siftfs_base::{Error, InodeNr, Result};
 use siftfs_calls::{Back, Change, Kept, Returning, ToServer};
@@ -223,7 +223,7 @@ impl Shared {
             }
             (Err(error), _) => {
                 tracing::error!(
-                    %error, request = super::name(&request), ?inode,
+                    %error, request = call::name(&request), ?inode,
                     "a change is lost: its server died, and it cannot be repeated"
                 );
                 self.kept.drop(at);

@@ -1,0 +1,319 @@
+//! One call of a client that comes back: made until it is answered, and what is noted of it then.
+
+use super::kind::{self, Kind};
+use super::opens::How;
+use super::places::Place;
+use super::{Shared, Using, kept};
+use siftfs_base::{Error, Result, errno};
+use siftfs_calls::{Change, Done, ToServer};
+use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a change waits for room before it looks whether the server is lost.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// What a call does next when its server was lost.
+enum Next {
+    Again,
+    Fail(Error),
+}
+
+impl Shared {
+    /// Makes a call until it is answered.
+    pub(super) fn call(&self, cred: &Credentials, mut req: Request) -> Result<(Reply, Owed)> {
+        let kind = Kind::of(&req);
+        if self.may_come_back() {
+            make_final(&mut req);
+        }
+        let place = match kind {
+            Kind::Once | Kind::Appends => Some(self.places.take()),
+            _ => None,
+        };
+        let change = change_of(kind, place.as_ref()).filter(|_| self.may_come_back());
+        let mut before: Option<u64> = None;
+        loop {
+            if kind == Kind::GivesBack && !self.give_back(cred, &req) {
+                return Ok((Reply::Done, Owed::default()));
+            }
+            if change.is_some() {
+                self.make_room()?;
+            }
+            let using = self.using()?;
+            if let Some(instance) = before
+                && let Next::Fail(error) = self.may_repeat(&using, instance, (kind, cred), &mut req)
+            {
+                return Err(error);
+            }
+            let said = self.call_once(&using, cred, &req, change);
+            let ((result, done), owed) = said?;
+            match result {
+                Err(Error::Link(_)) if using.client.lost().is_some() => {
+                    if kind == Kind::GivesBack {
+                        return Ok((Reply::Done, Owed::default()));
+                    }
+                    before = Some(using.instance);
+                }
+                Err(error) if before.is_some() && was_done(&req, &error) => {
+                    return Ok((Reply::Done, owed));
+                }
+                result => {
+                    let reply = self.answered(&using, (cred, req), result, done)?;
+                    return Ok((reply, owed));
+                }
+            }
+        }
+    }
+
+    /// One attempt, by a connection.
+    #[allow(clippy::type_complexity)]
+    fn call_once(
+        &self,
+        using: &Using<'_>,
+        cred: &Credentials,
+        req: &Request,
+        change: Option<Change>,
+    ) -> Result<((Result<Reply>, Option<Done>), Owed)> {
+        let mut sent = req.clone();
+        if kind::inodes(req).into_iter().flatten().any(|ino| self.opens.is_gone(ino)) {
+            return Err(errno(libc::ESTALE));
+        }
+        if let Request::Fsync { file, .. } = req
+            && self.opens.take_failed(*file)
+        {
+            return Err(errno(libc::EIO));
+        }
+        kind::exchange(&mut sent, |own| self.opens.server(own))?;
+        if let Request::Release { handle } = req {
+            self.opens.closed(*handle);
+        }
+        self.own_numbers(&mut sent, using.connection)?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let next = self.kept.next();
+        let (said, owed) = using.client.call_change(cred, sent, change);
+        if said.0.is_ok() {
+            match req {
+                Request::Fsync { file, .. } => {
+                    let ino = self.opens.ino(*file);
+                    ino.iter().for_each(|ino| self.kept.synced(*ino, next));
+                }
+                Request::SyncAll | Request::Checkpoint => self.kept.all_synced(next),
+                _ => {}
+            }
+        }
+        Ok((said, owed))
+    }
+
+    /// Puts the server's numbers of tickets and sections in place of the client's.
+    pub(super) fn own_numbers(&self, req: &mut Request, connection: u64) -> Result<()> {
+        match req {
+            Request::Poll { ticket } | Request::Wait { ticket, .. } => {
+                ticket.0 = self.tickets.server(ticket.0, connection)?;
+            }
+            Request::SectionWrite { section, .. }
+            | Request::SectionRead { section, .. }
+            | Request::SectionAbort { section } => {
+                section.0 = self.sections.server(section.0, connection)?;
+            }
+            Request::SectionCommit { sections, .. } => {
+                for section in sections {
+                    section.0 = self.sections.server(section.0, connection)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A call was answered: notes what has to outlive its server.
+    fn answered(
+        &self,
+        using: &Using<'_>,
+        (cred, req): (&Credentials, Request),
+        result: Result<Reply>,
+        done: Option<Done>,
+    ) -> Result<Reply> {
+        let mut reply = result?;
+        match &mut reply {
+            Reply::Entry(attr) => self.opens.is_not_gone(attr.ino),
+            Reply::Created { attr, handle } => {
+                self.opens.is_not_gone(attr.ino);
+                let how = How::File(siftfs_proto::compound::Access::Both);
+                *handle = self.opens.opened(attr.ino, how, *handle);
+            }
+            Reply::Opened { handle } => {
+                if let Some((ino, how)) = How::of(&req) {
+                    *handle = self.opens.opened(ino, how, *handle);
+                }
+            }
+            Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
+            Reply::Section(section) => section.0 = self.sections.add(section.0, using.connection),
+            _ => {}
+        }
+        if let Request::SetLock { file: Target::Open(own), ask } = &req {
+            self.opens.locked(*own, *ask);
+        }
+        if let Some(done) = done
+            && done.order != 0
+        {
+            let ino = file_of(&req).and_then(|file| self.opens.ino(file));
+            if let Some((request, file, made)) = kept::repeatable(req, ino, &reply, &done) {
+                let changed =
+                    |ino| self.looked_up.generation(ino).map(|generation| (ino, generation));
+                let inode = made.or_else(|| file.and_then(changed));
+                let (credentials, instance, tried) = (cred.clone(), using.instance, None);
+                let change =
+                    kept::Change { request, credentials, file, inode, instance, done, tried };
+                self.kept.add(change);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// What a request gives back is given back here. Must the server know now? A program that ends
+    /// or closes something while the server is lost does not wait for it.
+    fn give_back(&self, cred: &Credentials, req: &Request) -> bool {
+        {
+            let mut now = self.lock();
+            if now.client.is_none() && !now.leaving {
+                now.given.push((cred.clone(), req.clone()));
+                drop(now);
+                if let Request::CancelLock { number } = req {
+                    self.waits.cancel(*number);
+                }
+                return false;
+            }
+        }
+        match req {
+            Request::Release { handle } => {
+                let is_open = self.opens.server(*handle).is_ok();
+                if !is_open {
+                    self.opens.closed(*handle);
+                }
+                is_open
+            }
+            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
+                self.looked_up.asks(req);
+                if !self.looked_up.counts(*ino) {
+                    self.opens.is_not_gone(*ino);
+                }
+                false
+            }
+            Request::CloseLocks { ino, owner, .. } => {
+                self.opens.close_locks(*ino, *owner);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Waits until another change may be kept.
+    fn make_room(&self) -> Result<()> {
+        while self.kept.is_full() {
+            let using = self.using()?;
+            using.client.say(ToServer::Full);
+            drop(using);
+            self.kept.wait_for_room(MOMENT);
+        }
+        Ok(())
+    }
+
+    /// The server was lost before it answered a call: may that be made again, at the one that is
+    /// there now?
+    fn may_repeat(
+        &self,
+        using: &Using<'_>,
+        before: u64,
+        (kind, cred): (Kind, &Credentials),
+        req: &mut Request,
+    ) -> Next {
+        let same = using.instance == before;
+        let knows =
+            same || self.lock().had_answers || using.client.terms.back == siftfs_calls::Back::Again;
+        match kind {
+            Kind::Reads | Kind::Absolute | Kind::GivesBack => {}
+            Kind::Once if knows => {}
+            Kind::Appends if same || self.lock().had_answers => {}
+            Kind::Appends => return self.may_append_again(using, cred, req),
+            Kind::Bound => return Next::Fail(errno(libc::EIO)),
+            Kind::Once | Kind::Final => {
+                tracing::error!(
+                    request = name(req),
+                    "nobody can say whether a change was made: its server died before it answered"
+                );
+                return Next::Fail(errno(libc::EIO));
+            }
+        }
+        Next::Again
+    }
+
+    /// Bytes at the end of a file: if the file is no longer than the kernel believed, they are not
+    /// there.
+    fn may_append_again(&self, using: &Using<'_>, cred: &Credentials, req: &Request) -> Next {
+        let Request::Append { file, end, .. } = req else { return Next::Fail(errno(libc::EIO)) };
+        let mut ask = Request::GetAttr { file: *file };
+        let attr = kind::exchange(&mut ask, |own| self.opens.server(own))
+            .and_then(|()| using.client.call(cred, ask))
+            .and_then(Reply::attr);
+        match attr {
+            Ok(attr) if attr.size <= *end => Next::Again,
+            // The connection is lost once more: the call says so.
+            Err(Error::Link(_)) => Next::Again,
+            Ok(_) => {
+                tracing::error!(?file, "nobody can say whether bytes were appended to a file");
+                Next::Fail(errno(libc::EIO))
+            }
+            Err(error) => Next::Fail(error),
+        }
+    }
+}
+
+/// The file that a request names.
+fn file_of(req: &Request) -> Option<Target> {
+    match req {
+        Request::SetAttr { file, .. }
+        | Request::Write { file, .. }
+        | Request::Append { file, .. }
+        | Request::WriteBack { file, .. }
+        | Request::Allocate { file, .. }
+        | Request::SetXattr { file, .. }
+        | Request::RemoveXattr { file, .. } => Some(*file),
+        _ => None,
+    }
+}
+
+/// A change that was made twice finds that it is there.
+fn was_done(req: &Request, error: &Error) -> bool {
+    let is = |number| *error == errno(number);
+    match req {
+        Request::RemoveXattr { .. } => is(libc::ENODATA),
+        Request::SetXattr { mode: XattrMode::Create, .. } => is(libc::EEXIST),
+        _ => false,
+    }
+}
+
+/// What several files share cannot be repeated: it is durable when it is answered.
+fn make_final(req: &mut Request) {
+    match req {
+        Request::Publish { level, .. } => *level = Level::Durable,
+        Request::SectionCommit { durable, .. } => *durable = true,
+        Request::Compound(compound) => compound.level = Level::Durable,
+        _ => {}
+    }
+}
+
+fn change_of(kind: Kind, place: Option<&Place<'_>>) -> Option<Change> {
+    match (kind, place) {
+        (Kind::Once | Kind::Appends, Some(place)) => {
+            Some(Change::Once { place: place.place, number: place.number })
+        }
+        (Kind::Absolute, _) => Some(Change::Absolute),
+        _ => None,
+    }
+}
+
+/// A request in a word, for the log.
+pub(super) fn name(req: &Request) -> String {
+    let text = format!("{req:?}");
+    text.split([' ', '(', '{']).next().unwrap_or_default().into()
+}
