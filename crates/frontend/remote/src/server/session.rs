@@ -238,10 +238,10 @@ impl Session<'_> {
             if let Err(why) = self.answers.slots.begin(call.slot, call.number) {
                 // The end of a session may take a while, and needs no executor.
                 drop(call);
+                self.busy.fetch_sub(1, Ordering::SeqCst);
                 return self.broke(&why);
             }
             self.have_another(scope);
-            self.busy.fetch_add(1, Ordering::SeqCst);
             self.admit(call);
             self.busy.fetch_sub(1, Ordering::SeqCst);
         }
@@ -286,6 +286,11 @@ impl Session<'_> {
                         }
                         _ => None,
                     };
+                    // While this thread has the receiver: a session that ends in order has seen
+                    // every call that came.
+                    if matches!(message, ToServer::Call { .. }) {
+                        self.busy.fetch_add(1, Ordering::SeqCst);
+                    }
                     return Some((message, entry));
                 }
                 Ok(Received::Timeout) => {}

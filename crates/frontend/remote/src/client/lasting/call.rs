@@ -317,3 +317,15 @@ pub(super) fn name(req: &Request) -> String {
     let text = format!("{req:?}");
     text.split([' ', '(', '{']).next().unwrap_or_default().into()
 }
+
+/// A request that was kept, for the log: without its data.
+pub(super) fn brief(req: &Request) -> String {
+    match req {
+        Request::Write { offset, data, .. } => format!("Write {} at {offset}", data.len()),
+        Request::SetAttr { set, .. } => format!("SetAttr, size {:?}", set.size),
+        Request::Unlink { name, .. } | Request::MakeNode { name, .. } => {
+            format!("{} {}", self::name(req), String::from_utf8_lossy(name))
+        }
+        req => name(req),
+    }
+}

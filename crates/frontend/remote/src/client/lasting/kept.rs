@@ -80,6 +80,14 @@ impl Kept {
         }
     }
 
+    /// Waits a moment for fewer changes.
+    pub fn wait_for_less(&self, moment: std::time::Duration) {
+        let state = self.lock();
+        if !state.changes.is_empty() {
+            drop(self.less.wait_timeout(state, moment));
+        }
+    }
+
     /// Keeps a change that was answered.
     pub fn add(&self, change: Change) {
         let mut state = self.lock();

@@ -21,7 +21,7 @@ use numbers::Numbers;
 use opens::Opens;
 use places::Places;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{FileProtocol, Opening};
+use siftfs_calls::{FileProtocol, Opening, ToServer};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
 use siftfs_transport::CallerEnd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +40,11 @@ pub enum Patience {
     /// That long, from the loss on; then they fail with `EIO`.
     Soft(Duration),
 }
+
+/// How long a client that leaves waits until what it keeps is durable.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How long it waits before it looks whether the server is lost.
+const MOMENT: Duration = Duration::from_millis(100);
 
 struct Now {
     /// The connection that calls go by; none while the server is lost.
@@ -219,9 +224,11 @@ impl Lasting {
         self.shared.lock().lost.as_ref().map(|(_, error)| error.clone())
     }
 
-    /// Ends the session in order, also while others have this, and while the server is lost. Later
-    /// calls are errors, and so are those that wait.
+    /// Ends the session in order, also while others have this, and while the server is lost. What
+    /// was answered is durable then, if the server is there: nobody keeps it any more. Later calls
+    /// are errors, and so are those that wait.
     pub fn leave(&self) {
+        self.shared.make_durable();
         let client = {
             let mut now = self.shared.lock();
             now.leaving = true;
@@ -310,6 +317,20 @@ impl Shared {
         now.lost.get_or_insert_with(|| (Instant::now(), why.clone()));
         now.leaving |= !self.may_come_back();
         self.changed.notify_all();
+    }
+
+    /// Waits until nothing is kept any more, the server is lost, or it takes too long.
+    fn make_durable(&self) {
+        let begun = Instant::now();
+        while self.kept.len() > 0 && begun.elapsed() < FAREWELL {
+            let client = {
+                let now = self.lock();
+                now.client.clone().filter(|_| !now.leaving)
+            };
+            let Some(client) = client else { return };
+            client.say(ToServer::Full);
+            self.kept.wait_for_less(MOMENT);
+        }
     }
 
     fn may_come_back(&self) -> bool {

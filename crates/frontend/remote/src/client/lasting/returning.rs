@@ -205,6 +205,8 @@ impl Shared {
         let again = Some(Change::Kept(kept));
         let ((result, said), owed) = client.call_change(&credentials, request.clone(), again);
         owed.wait();
+        let what = call::brief(&request);
+        tracing::debug!(order = done.order, lsn = done.lsn, what, ?inode, ?said, "repeated");
         match (result, said) {
             (Err(error @ Error::Link(_)), _) if client.lost().is_some() => return Err(error),
             // It is there.
