@@ -5,7 +5,7 @@ use super::opens::How;
 use super::places::Place;
 use super::{Shared, Using, kept};
 use siftfs_base::{Error, Result, errno};
-use siftfs_calls::{Change, Done, ToServer};
+use siftfs_calls::{Back, Change, Done, ToServer};
 use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -227,13 +227,13 @@ impl Shared {
         (kind, cred): (Kind, &Credentials),
         req: &mut Request,
     ) -> Next {
-        let same = using.instance == before;
-        let knows =
-            same || self.lock().had_answers || using.client.terms.back == siftfs_calls::Back::Again;
+        let (back, had_answers) = (using.client.terms.back, self.lock().had_answers);
+        let same = using.instance == before && back == Back::Same;
+        let knows = same || had_answers || back == Back::Again;
         match kind {
             Kind::Reads | Kind::Absolute | Kind::GivesBack => {}
             Kind::Once if knows => {}
-            Kind::Appends if same || self.lock().had_answers => {}
+            Kind::Appends if same || had_answers => {}
             Kind::Appends => return self.may_append_again(using, cred, req),
             Kind::Bound => return Next::Fail(errno(libc::EIO)),
             Kind::Once | Kind::Final => {

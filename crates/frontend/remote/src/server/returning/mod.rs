@@ -183,7 +183,11 @@ impl Clients {
         let expected = state.expected.remove(&id);
         let back = match instance {
             0 => Back::New,
-            same if same == self.instance => Back::Same,
+            same if same == self.instance => match state.clients.contains_key(&id) {
+                true => Back::Same,
+                // It was away for so long that its calls are forgotten.
+                false => Back::Unknown,
+            },
             other => match self.past.get(&other) {
                 Some(part) if part.ended => Back::Clean,
                 Some(_) if expected || state.clients.contains_key(&id) => Back::Again,

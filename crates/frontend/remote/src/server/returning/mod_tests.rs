@@ -66,6 +66,7 @@ fn a_client_learns_what_became_of_its_server() {
     first.leaves(connection, false);
     assert_eq!(arrive(&first, 1, first.instance).0, Back::Same);
     arrive(&first, 2, 0);
+    assert_eq!(arrive(&first, 9, first.instance).0, Back::Unknown, "it was forgotten");
     // It dies.
     let second = server(&path, 5, found(4));
     assert_eq!(arrive(&second, 1, first.instance).0, Back::Again);
