@@ -56,7 +56,7 @@ pub trait Served: Send + Sync {
     /// but the files that are leased to it.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where there are none, `ENFILE` if there are too many sessions.
+    /// `EOPNOTSUPP` for a volume that lends nothing, `ENFILE` if there are too many sessions.
     fn lend(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
         let _ = (opening, holder);
         Err(siftfs_base::errno(libc::EOPNOTSUPP))

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Default)]
 pub struct Lenders {
     all: Mutex<All>,
-    /// It was said why there is none.
+    /// The log has said why a program got no connection.
     refused: AtomicBool,
 }
 
@@ -45,7 +45,8 @@ impl Lenders {
         Arc::new(Lender { client, lenders: self.clone() })
     }
 
-    /// There is none for this program. The reason is said once: its other programs have the same.
+    /// A program gets no connection. The log says the reason once: the mount's other programs have
+    /// the same.
     pub fn refused(&self, error: &siftfs_base::Error) {
         if !self.refused.swap(true, Ordering::Relaxed) {
             tracing::warn!(%error, "programs have no private logs here, and write by the mount");

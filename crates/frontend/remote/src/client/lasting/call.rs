@@ -75,7 +75,7 @@ impl Shared {
         change: Option<Change>,
     ) -> Result<((Result<Reply>, Option<Done>), Owed)> {
         let mut sent = req.clone();
-        if kind::inodes(req).into_iter().flatten().any(|ino| self.opens.is_gone(ino)) {
+        if Kind::of(req) != Kind::GivesBack && kind::names_one(req, |ino| self.opens.is_gone(ino)) {
             return Err(errno(libc::ESTALE));
         }
         if let Request::Fsync { file, .. } = req

@@ -75,31 +75,10 @@ pub(super) fn exchange(
     mut other: impl FnMut(Handle) -> Result<Handle>,
 ) -> Result<()> {
     use Request as R;
+    if let Some(Target::Open(handle)) = request.names_mut().file {
+        *handle = other(*handle)?;
+    }
     match request {
-        R::GetAttr { file }
-        | R::SetAttr { file, .. }
-        | R::Read { file, .. }
-        | R::Write { file, .. }
-        | R::Append { file, .. }
-        | R::WriteBack { file, .. }
-        | R::Fsync { file, .. }
-        | R::Stage { file, .. }
-        | R::Allocate { file, .. }
-        | R::Seek { file, .. }
-        | R::GetXattr { file, .. }
-        | R::ListXattr { file }
-        | R::SetXattr { file, .. }
-        | R::RemoveXattr { file, .. }
-        | R::GetFlags { file }
-        | R::SetFlags { file, .. }
-        | R::SectionStart { file }
-        | R::GetLock { file, .. }
-        | R::SetLock { file, .. }
-        | R::Lease { file, .. } => {
-            if let Target::Open(handle) = file {
-                *handle = other(*handle)?;
-            }
-        }
         R::Release { handle } | R::ReadDir { handle, .. } | R::CloseLocks { handle, .. } => {
             *handle = other(*handle)?;
         }
@@ -138,41 +117,12 @@ fn file_of_step(step: &mut Step) -> Option<&mut FileArg> {
     }
 }
 
-/// The inodes that a request names by their numbers.
-pub(super) fn inodes(request: &Request) -> [Option<InodeNr>; 2] {
-    use Request as R;
-    match request {
-        R::Lookup { parent, .. }
-        | R::MakeNode { parent, .. }
-        | R::MakeDir { parent, .. }
-        | R::Symlink { parent, .. }
-        | R::Unlink { parent, .. }
-        | R::RemoveDir { parent, .. }
-        | R::Create { parent, .. }
-        | R::TmpFile { parent, .. } => [Some(*parent), None],
-        R::Link { ino, parent, .. } => [Some(*ino), Some(*parent)],
-        R::Rename { parent, new_parent, .. } => [Some(*parent), Some(*new_parent)],
-        R::ReadLink { ino }
-        | R::Open { ino, .. }
-        | R::Hold { ino }
-        | R::OpenDir { ino }
-        | R::Publish { base: ino, .. } => [Some(*ino), None],
-        R::GetAttr { file: Target::Inode(ino) }
-        | R::SetAttr { file: Target::Inode(ino), .. }
-        | R::Read { file: Target::Inode(ino), .. }
-        | R::Write { file: Target::Inode(ino), .. }
-        | R::Append { file: Target::Inode(ino), .. }
-        | R::WriteBack { file: Target::Inode(ino), .. }
-        | R::Fsync { file: Target::Inode(ino), .. }
-        | R::Stage { file: Target::Inode(ino), .. }
-        | R::Allocate { file: Target::Inode(ino), .. }
-        | R::Seek { file: Target::Inode(ino), .. }
-        | R::GetXattr { file: Target::Inode(ino), .. }
-        | R::ListXattr { file: Target::Inode(ino) }
-        | R::SetXattr { file: Target::Inode(ino), .. }
-        | R::RemoveXattr { file: Target::Inode(ino), .. }
-        | R::GetFlags { file: Target::Inode(ino) }
-        | R::SetFlags { file: Target::Inode(ino), .. } => [Some(*ino), None],
-        _ => [None, None],
-    }
+/// Does a request name such an inode by its number?
+pub(super) fn names_one(request: &Request, is_such: impl Fn(InodeNr) -> bool) -> bool {
+    let names = request.names();
+    let file = names.file.and_then(|file| match file {
+        Target::Inode(ino) => Some(ino),
+        Target::Open(_) => None,
+    });
+    file.into_iter().chain(names.inodes.into_iter().flatten()).any(|ino| is_such(*ino))
 }

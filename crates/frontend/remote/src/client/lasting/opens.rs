@@ -38,7 +38,7 @@ impl How {
 struct Open {
     ino: InodeNr,
     how: How,
-    /// The handle at the present server, or why there is none.
+    /// The handle at the present server, or the errno for which the server has not opened the file.
     server: std::result::Result<Handle, i32>,
     /// Changes were lost that the next sync does not make durable.
     failed: bool,

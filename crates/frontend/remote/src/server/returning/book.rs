@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const RECORD: usize = 64;
 const NUMBERS: usize = 7;
 const MAGIC: u64 = u64::from_le_bytes(*b"SIFTbok\x01");
-/// A longer file is none that a server wrote.
+/// No server writes a longer book.
 const LONGEST: u64 = 64 << 20;
 /// It is written anew when it has become this long.
 const LONG: u64 = 1 << 20;
@@ -164,8 +164,8 @@ fn parse(bytes: &[u8], volume: [u8; 16]) -> Vec<(u64, Part)> {
 }
 
 impl Book {
-    /// What the servers before have written down, the newest one last; nothing if there is no such
-    /// file, or it is none.
+    /// What the servers before have written down, the newest one last; nothing if the file is
+    /// missing, or is no book of this volume.
     pub fn read(path: &Path, volume: [u8; 16]) -> Vec<(u64, Part)> {
         let mut bytes = Vec::new();
         let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! Clients that come back: what a server knows of each, and who waits for whom after a death
+//! Clients that come back: what a server knows of each of them, and which calls wait after a death
 //! (`docs/design/lost-server.md`).
 
 mod book;
