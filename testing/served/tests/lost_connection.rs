@@ -6,8 +6,8 @@ use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Credentials, FileService, Handle, LockAsk, LockKind, LockPlace, LockRange, LockWait, ROOT_INO,
-    RenameMode, Reply, Request, WaitUntil,
+    Cache, Credentials, FileService, Handle, LockAsk, LockKind, LockPlace, LockRange, LockWait,
+    Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
 };
 use siftfs_remote::{Claim, FileProtocol, Lasting, Patience};
 use siftfs_served::{Setup, Way};
@@ -22,15 +22,39 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How long it waits for what must not come.
 const BRIEFLY: Duration = Duration::from_millis(300);
 
+/// By which ways, and with which lines of a key; callers are checked by the last one.
+const WAYS: [(Way, &str); 3] =
+    [(Way::Shared, ""), (Way::Secret, "role=client squash=none"), (Way::Secret, "role=client")];
+
 fn volume() -> LocalVolume {
     let device = Arc::new(MemDevice::new(64 << 20));
     mkfs_on(device.clone() as Arc<dyn siftfs_device::Device>, &MkfsOptions::default()).unwrap();
     let device = device as Arc<dyn siftfs_device::Device>;
     let clock = Arc::new(SystemClock::default());
-    LocalVolume::open_on(device, clock, &OpenOptions::default(), Threads::Real).unwrap()
+    let volume = LocalVolume::open_on(device, clock, &OpenOptions::default(), Threads::Real);
+    let volume = volume.unwrap();
+    let set = SetAttr { perm: Some(0o777), ..SetAttr::default() };
+    let open_up = Request::SetAttr { file: ROOT_INO.into(), set, times: true };
+    let own = volume.session(Opening::kernel()).unwrap();
+    own.call(&Credentials::default(), open_up).unwrap();
+    volume
 }
 
 type Wire = Arc<dyn Sender<siftfs_calls::ToServer>>;
+
+/// A user of the machine, with the rights that a server which checks callers wants to know.
+fn caller() -> Credentials {
+    let rights = Some(Box::new(Rights { groups: vec![1000], ..Rights::NONE }));
+    Credentials { uid: 1000, gid: 1000, rights, ..Credentials::default() }
+}
+
+/// A kernel that has nothing in its cache.
+struct Cached;
+
+impl Cache for Cached {
+    fn take_back(&self, _: Notice) {}
+    fn forget_all(&self, _: Notice) {}
+}
 
 /// A kernel's session that comes back, whose connection a test can cut.
 struct Mount {
@@ -54,7 +78,8 @@ impl Mount {
             Ok(end)
         };
         let about = ("", Claim::Kernel);
-        let session = Lasting::connect(Box::new(dial), about, None, Patience::Hard).unwrap();
+        let cache = Some(Arc::new(Cached) as Arc<dyn Cache>);
+        let session = Lasting::connect(Box::new(dial), about, cache, Patience::Hard).unwrap();
         Self { session, wire, apart }
     }
 
@@ -63,7 +88,7 @@ impl Mount {
     }
 
     fn ask(&self, request: Request) -> Result<Reply> {
-        self.session.call(&Credentials::default(), request)
+        self.session.call(&caller(), request)
     }
 
     fn create(&self, name: &str) -> (InodeNr, Handle) {
@@ -103,7 +128,7 @@ impl Mount {
         let (tell, told) = channel();
         let request = Request::SetLock { file: handle.into(), ask };
         let done = Box::new(move |result| drop(tell.send(result)));
-        self.session.submit(&Credentials::default(), request, done);
+        self.session.submit(&caller(), request, done);
         told
     }
 }
@@ -125,9 +150,9 @@ fn still_waits(waits: &Receiver<Result<Reply>>) {
 /// often as it is lost.
 #[test]
 fn files_without_a_name_and_locks_outlive_it() {
-    for way in Way::TRUSTED {
+    for (way, line) in WAYS {
         let volume = volume();
-        let setup = Setup::new(&volume, way);
+        let setup = Setup::admitting(&volume, way, line);
         let (one, other) = (Mount::new(&setup), Mount::new(&setup));
         let (_, unnamed) = one.create("unnamed");
         one.ask(Request::write(unnamed, 0, b"still here".to_vec())).unwrap();
@@ -175,9 +200,9 @@ fn its_term_ends() {
 /// again.
 #[test]
 fn changes_are_made_once_each() {
-    for way in [Way::Shared, Way::Secret] {
+    for (way, line) in WAYS {
         let volume = volume();
-        let setup = Setup::new(&volume, way);
+        let setup = Setup::admitting(&volume, way, line);
         let mount = Arc::new(Mount::new(&setup));
         let until = Instant::now() + Duration::from_secs(4);
         let work = |worker: u64| {
@@ -186,7 +211,7 @@ fn changes_are_made_once_each() {
                 let mut rounds = 0u64;
                 while Instant::now() < until {
                     let (name, moved) = (format!("{worker}-{rounds}"), format!("{worker}-moved"));
-                    let (_, handle) = mount.create(&name);
+                    let (ino, handle) = mount.create(&name);
                     let data = rounds.to_le_bytes();
                     mount.ask(Request::write(handle, 0, data.to_vec())).unwrap();
                     mount.rename(&name, &moved);
@@ -195,6 +220,7 @@ fn changes_are_made_once_each() {
                     mount.unlink(&moved).unwrap();
                     let again = mount.unlink(&moved);
                     assert_eq!(again, Err(siftfs_base::errno(libc::ENOENT)), "{way:?}");
+                    mount.ask(Request::Forget { ino, count: 1 }).unwrap();
                     rounds += 1;
                 }
                 rounds

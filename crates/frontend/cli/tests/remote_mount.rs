@@ -5,6 +5,8 @@ mod support;
 
 #[path = "remote_mount/checked.rs"]
 mod checked;
+#[path = "remote_mount/checked_returns.rs"]
+mod checked_returns;
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
 #[path = "remote_mount/placement.rs"]

@@ -1,7 +1,7 @@
 //! A volume for clients that another process has its Frontend in.
 
 use crate::mount::local::{LocalVolume, Sessions};
-use crate::volume::find::book_of_clients;
+use crate::volume::find::{book_of_clients, secret_of_servers};
 use siftfs_base::Result;
 use siftfs_log::show_uuid;
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
@@ -40,7 +40,8 @@ impl ServedVolume {
     /// What a server of it has to know of the one before.
     pub fn before(&self) -> Before {
         let (epoch, found) = (self.epoch, self.recovered());
-        Before { book: Some(book_of_clients(&self.uuid)), epoch, found }
+        let (book, secret) = (book_of_clients(&self.uuid), secret_of_servers());
+        Before { book: Some(book), secret: Some(secret), epoch, found }
     }
 }
 

@@ -114,6 +114,11 @@ pub fn book_of_clients(volume: &[u8; 16]) -> PathBuf {
     registry("clients").join(show_uuid(volume))
 }
 
+/// Where the secret is by which servers of this machine know again what they have granted.
+pub(crate) fn secret_of_servers() -> PathBuf {
+    registry("clients").join("secret")
+}
+
 fn remembered(link: &AreaLink) -> Option<PathBuf> {
     absolute(fs::read(registry(LOGS).join(show_uuid(&link.volume))).ok()?)
 }

@@ -21,9 +21,11 @@ impl Call<'_> {
         let opening = &self.session.opening;
         let owner = |uid: u32| opening.administrator && uid == 0;
         match opening.identity {
-            Identity::Kernel => {}
+            // Of another machine's kernel it is the server that asks, for inodes which that kernel
+            // has shown to be its own.
+            Identity::Kernel | Identity::Machine => {}
             Identity::User { uid, .. } if owner(uid) => {}
-            Identity::User { .. } | Identity::Machine => return Err(errno(libc::EPERM)),
+            Identity::User { .. } => return Err(errno(libc::EPERM)),
         }
         if inodes.len() > HOLD_MOST {
             return Err(errno(libc::E2BIG));
@@ -64,9 +66,11 @@ impl Tree {
         Ok(gone)
     }
 
-    /// One without a name is as good as gone: it is freed as soon as nobody refers to it.
+    /// One without a name is as good as gone, unless a session still refers to it: it is freed as
+    /// soon as nobody does.
     fn is_this(&self, held: &Held) -> bool {
         let inode = &self.node(held.ino).inode;
-        inode.generation == held.generation && inode.nlink > 0
+        let stays = inode.nlink > 0 || self.inodes.references.is_looked_up(held.ino);
+        inode.generation == held.generation && stays
     }
 }

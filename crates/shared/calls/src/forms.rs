@@ -6,7 +6,8 @@ mod requests;
 mod types;
 
 use crate::{
-    Back, Change, Claim, Done, FileProtocol, FromServer, Kept, Opening, Returning, ToServer, Told,
+    Back, Change, Claim, Done, FileProtocol, FromServer, Grant, Kept, Opening, Proven, Returning,
+    ToServer, Told,
 };
 use siftfs_base::{Error, Result};
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -15,7 +16,7 @@ use siftfs_proto::Reply;
 messages!(FileProtocol: ToServer, FromServer);
 
 variants!(FileProtocol: ToServer {
-    2 => Call { slot, number, credentials, request, change },
+    2 => Call { slot, number, credentials, request, change, proofs },
     3 => Taken { notice },
     4 => Bye {},
     5 => Returned {},
@@ -28,11 +29,11 @@ variants!(FileProtocol: ToServer {
 variants!(FileProtocol: FromServer {
     1 => Opened { volume, slots, bytes, checks, instance, back },
     2 => Refused { reason },
-    3 => Answer { slot, number, result, done },
+    3 => Answer { slot, number, result, done, proofs },
     4 => Notice { notice, all, told },
     5 => Shares { others },
     6 => Ended { reason, all_answered },
-    7 => Owing { slot, number, result, done },
+    7 => Owing { slot, number, result, done, proofs },
     8 => Settled { slot, number },
     9 => Durable { order },
     10 => Recall { lease },
@@ -53,6 +54,16 @@ variants!(FileProtocol: Change {
 });
 
 fields!(FileProtocol: Kept { instance, order, lsn, inode, place, number, tried });
+
+variants!(FileProtocol: Grant {
+    1 => Reference {},
+    3 => Directory {},
+    4 => Held {},
+} tuple {
+    2 => Open(access),
+});
+
+fields!(FileProtocol: Proven { ino, generation, grant, proof });
 
 fields!(FileProtocol: Done { order, lsn, at });
 

@@ -27,18 +27,22 @@ fn every_number_has_a_sample() {
     assert_eq!(replies, (1..=26).collect());
 }
 
+fn call_of(request: Request) -> ToServer {
+    let (credentials, request) = (siftfs_proto::Credentials::default(), Box::new(request));
+    let (slot, number, change, proofs) = (0, 0, None, Vec::new());
+    ToServer::Call { slot, number, credentials, request, change, proofs }
+}
+
 /// The byte in which a call of this request says its number.
 fn number_of(request: &Request) -> u8 {
-    let credentials = siftfs_proto::Credentials::default();
-    let request = Box::new(request.clone());
-    let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
+    let call = call_of(request.clone());
     // Kind, slot, number, and the credentials, which have no rights.
     call.encode().unwrap().head[1 + 4 + 8 + 14]
 }
 
 fn reply_number(reply: &Reply) -> u8 {
     let result = Ok(Box::new(reply.clone()));
-    let answer = FromServer::Answer { slot: 0, number: 0, result, done: None };
+    let answer = FromServer::Answer { slot: 0, number: 0, result, done: None, proofs: Vec::new() };
     answer.encode().unwrap().head[1 + 4 + 8 + 1]
 }
 
@@ -56,7 +60,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (VERSION, sum),
-        (3, 2_909_614_656),
+        (4, 3_524_054_104),
         "the bytes of the messages changed: raise VERSION, then put both numbers here"
     );
 }
@@ -67,7 +71,14 @@ fn blocks_are_passed_on_and_not_copied() {
     let data = siftfs_proto::WriteData::Blocks(written.clone());
     let request = Box::new(Request::write(siftfs_proto::Handle(1), 0, data));
     let credentials = siftfs_proto::Credentials::default();
-    let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
+    let call = ToServer::Call {
+        slot: 0,
+        number: 0,
+        credentials,
+        request,
+        change: None,
+        proofs: Vec::new(),
+    };
     let Encoded { head, blocks } = call.encode().unwrap();
     let Ok(ToServer::Call { request, .. }) = ToServer::decode(&head, blocks) else {
         panic!("no call")
@@ -108,12 +119,7 @@ fn means_what_it_says<M: Message>(head: &[u8], blocks: Vec<siftfs_base::SharedBl
 
 #[test]
 fn what_is_no_number_time_or_range_is_refused() {
-    let head = |request: Request| {
-        let credentials = siftfs_proto::Credentials::default();
-        let request = Box::new(request);
-        let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
-        call.encode().unwrap().head
-    };
+    let head = |request: Request| call_of(request).encode().unwrap().head;
     let refused = |head: &[u8], why: &str| {
         let error = ToServer::decode(head, vec![]).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -121,19 +127,20 @@ fn what_is_no_number_time_or_range_is_refused() {
     let ticket = siftfs_proto::Ticket(1);
     let timeout = Some(std::time::Duration::new(1, 2));
     let mut wait = head(Request::Wait { ticket, timeout });
-    // What kind of change it is comes last.
-    let at = wait.len() - 1 - 4;
+    // What kind of change it is, and the number of its proofs, come last.
+    let last = 1 + 4;
+    let at = wait.len() - last - 4;
     wait[at..at + 4].copy_from_slice(&1_000_000_000u32.to_le_bytes());
     refused(&wait, "1000000000 nanoseconds");
     let range = siftfs_proto::LockRange::new(5, 9).unwrap();
     let file = siftfs_proto::Handle(1).into();
     let kind = siftfs_proto::LockKind::Read;
     let mut lock = head(Request::GetLock { file, owner: 1, range, kind });
-    let at = lock.len() - 2 - 8;
+    let at = lock.len() - last - 1 - 8;
     lock[at..at + 8].copy_from_slice(&4u64.to_le_bytes());
     refused(&lock, "a lock of 5 to 4");
     let mut unknown = head(Request::StatFs);
-    let at = unknown.len() - 2;
+    let at = unknown.len() - last - 1;
     unknown[at] = 99;
     refused(&unknown, "Request of kind 99");
 }
@@ -142,9 +149,7 @@ fn what_is_no_number_time_or_range_is_refused() {
 fn a_compound_of_too_many_steps_is_refused_before_they_are_read() {
     let mut request = requests();
     request.retain(|request| matches!(request, Request::Compound(_)));
-    let credentials = siftfs_proto::Credentials::default();
-    let request = Box::new(request.remove(0));
-    let call = ToServer::Call { slot: 0, number: 0, credentials, request, change: None };
+    let call = call_of(request.remove(0));
     let mut head = call.encode().unwrap().head;
     let at = 1 + 4 + 8 + 14 + 1 + 4;
     assert_eq!(head[at..at + 4], 19u32.to_le_bytes());

@@ -20,11 +20,12 @@ pub use checks::{check, check_kernels, data_of};
 
 use siftfs_base::{Error, InodeNr, SharedBlock, Timestamp};
 use siftfs_codec::{Party, Protocol};
+use siftfs_proto::compound::Access;
 use siftfs_proto::{Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -145,6 +146,35 @@ pub struct Kept {
     pub tried: u64,
 }
 
+/// What a server has let a client do with an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// It has looked the inode up.
+    Reference,
+    /// It has opened the file.
+    Open(Access),
+    /// It has opened the directory.
+    Directory,
+    /// It holds the inode open for nothing but its attributes.
+    Held,
+}
+
+/// A server's code for a grant. It means something to that server, and to those after it, alone.
+pub type Proof = [u8; 16];
+
+/// A grant as a client shows it to a server again that checks its callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// The inode.
+    pub ino: InodeNr,
+    /// Its generation.
+    pub generation: u32,
+    /// What was granted.
+    pub grant: Grant,
+    /// The code that the server gave for it.
+    pub proof: Proof,
+}
+
 /// What a server says of a change that it has carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
@@ -174,6 +204,9 @@ pub enum ToServer {
         request: Box<Request>,
         /// Of a client that comes back: what kind of change it is, if it is one.
         change: Option<Change>,
+        /// Of a client that comes back to a server that checks its callers: what was granted of the
+        /// inodes that a kept change names, or of those that it wants back, in their order.
+        proofs: Vec<Proven>,
     },
     /// As a `Call` of [`Request::LeaseWrite`], in a session that lends. The data lie in whole
     /// blocks, each byte where the file's own block has it, so that they need not be in the
@@ -257,6 +290,9 @@ pub enum FromServer {
         result: Result<Box<Reply>, Error>,
         /// Of a change of a client that comes back, which succeeded.
         done: Option<Done>,
+        /// Codes for what was granted by this, in the order of the reply, to a client that comes
+        /// back and whose callers are checked.
+        proofs: Vec<Proof>,
     },
     /// As `Answer`, of a change in a session that caches: it is made, and other sessions still show
     /// what was before. The slot is free. `Settled` follows, and before that the client tells
@@ -270,6 +306,9 @@ pub enum FromServer {
         result: Result<Box<Reply>, Error>,
         /// Of a change of a client that comes back, which succeeded.
         done: Option<Done>,
+        /// Codes for what was granted by this, in the order of the reply, to a client that comes
+        /// back and whose callers are checked.
+        proofs: Vec<Proof>,
     },
     /// No session shows any more what was before a change that was answered by `Owing`.
     Settled {

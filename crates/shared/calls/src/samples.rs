@@ -3,7 +3,7 @@
 
 use siftfs_base::{BLOCK_SIZE, Error, SharedBlock, Timestamp};
 use siftfs_calls::{
-    Back, Change, Claim, Done, FromServer, Kept, Opening, Returning, ToServer, Told,
+    Back, Change, Claim, Done, FromServer, Grant, Kept, Opening, Proven, Returning, ToServer, Told,
 };
 use siftfs_proto::compound::*;
 use siftfs_proto::*;
@@ -320,6 +320,7 @@ pub fn to_server() -> Vec<ToServer> {
         credentials: credentials.clone(),
         request: Box::new(request),
         change: None,
+        proofs: Vec::new(),
     }));
     all.extend(changes().map(|change| ToServer::Call {
         slot: 1,
@@ -327,6 +328,7 @@ pub fn to_server() -> Vec<ToServer> {
         credentials: credentials.clone(),
         request: Box::new(Request::StatFs),
         change: Some(change),
+        proofs: proven(),
     }));
     let back = Returning { client: 7, instance: u64::MAX };
     let claim = Claim::Kernel;
@@ -341,6 +343,14 @@ fn changes() -> impl Iterator<Item = Change> {
     let kept = Kept { instance: 9, order: 8, lsn: 7, inode, place, number, tried: 4 };
     let once = Change::Once { place, number };
     [once, Change::Absolute, Change::Kept(kept), Change::Reclaim].into_iter()
+}
+
+/// One of each grant.
+fn proven() -> Vec<Proven> {
+    let open = [Access::Read, Access::Write, Access::Both].map(Grant::Open);
+    let others = [Grant::Reference, Grant::Directory, Grant::Held];
+    let of = |grant| Proven { ino: 12, generation: 3, grant, proof: *b"a code of a serv" };
+    open.into_iter().chain(others).map(of).collect()
 }
 
 /// What is written to a leased file, from the middle of a block to that of the next one.
@@ -374,8 +384,20 @@ pub fn from_server() -> Vec<FromServer> {
         FromServer::Notice { notice: 1, all: false, told },
         FromServer::Shares { others: true },
         FromServer::Ended { reason: "so".into(), all_answered: true },
-        FromServer::Answer { slot: 1, number: 2, result: Err(Error::Posix(5)), done },
-        FromServer::Owing { slot: 3, number: 4, result: Ok(Box::new(Reply::Flags(5))), done },
+        FromServer::Answer {
+            slot: 1,
+            number: 2,
+            result: Err(Error::Posix(5)),
+            done,
+            proofs: vec![[8; 16]],
+        },
+        FromServer::Owing {
+            slot: 3,
+            number: 4,
+            result: Ok(Box::new(Reply::Flags(5))),
+            done,
+            proofs: Vec::new(),
+        },
         FromServer::Settled { slot: 6, number: 7 },
         FromServer::Recall { lease: LeaseId(8) },
     ];
@@ -384,6 +406,7 @@ pub fn from_server() -> Vec<FromServer> {
         number,
         result: Ok(Box::new(reply)),
         done: None,
+        proofs: Vec::new(),
     }));
     all
 }

@@ -19,6 +19,7 @@ pub mod known;
 mod pair;
 pub mod paths;
 mod public;
+mod seals;
 mod tls;
 
 pub use authorized::{Authorized, AuthorizedFile, AuthorizedLine, Role, Use, Volumes};
@@ -27,5 +28,6 @@ pub use ids::{Claimed, IdMap, IdRange, Ids, NOBODY, Squash};
 pub use known::{Expect, KnownServer};
 pub use pair::KeyPair;
 pub use public::{Fingerprint, KEY_TYPE, PublicKey, PublicLine};
+pub use seals::{Seal, Seals};
 
 pub use tls::{ALPN, ClientTls, Peer, ServerTls};

@@ -78,6 +78,22 @@ impl FromStr for PublicKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; LEN]);
 
+impl Fingerprint {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8; LEN] {
+        &self.0
+    }
+
+    /// What a number that the key's owner says is among those of all keys. Another key's owner
+    /// finds none that comes to the same.
+    pub fn own_number(&self, said: u64) -> u64 {
+        let both = [&self.0[..], &said.to_le_bytes()].concat();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &both);
+        let first = digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        u64::from_le_bytes(*first).max(1)
+    }
+}
+
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{HASH}{}", Base64Unpadded::encode_string(&self.0))

@@ -213,7 +213,8 @@ pub enum Request {
     /// Count references to inodes that a kernel had looked up before its server died, at most
     /// [`HOLD_MOST`](crate::HOLD_MOST) of them, each `count` times. For a kernel's session and the
     /// owner's; `EPERM` for others, `EINVAL` for a count of 0. Reply: `Gone`, with those that have
-    /// no name any more, or whose number is another file's, of which nothing is counted.
+    /// no name any more and to which no session refers, or whose number is another file's, of which
+    /// nothing is counted.
     HoldMany { inodes: Vec<Held> },
     /// Space and inodes. Reply: `Statfs`.
     StatFs,

@@ -15,6 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A mount by a key.
 pub struct Checked {
@@ -43,6 +44,17 @@ impl Checked {
 
     pub fn p(&self, name: &str) -> PathBuf {
         self.setup.path(name)
+    }
+
+    /// Ends the server by a signal, and starts another one in its place after `pause`.
+    pub fn restart(&mut self, signal: Signal, pause: Duration) {
+        let server = self.server.take().unwrap();
+        let address = server.address.clone();
+        server.end(signal);
+        std::thread::sleep(pause);
+        let admits = self.keys.admits();
+        let more: Vec<&str> = admits.iter().map(String::as_str).collect();
+        self.server = Some(Served::at(&self.setup, &address, &more));
     }
 
     /// Unmounts it, ends the server, and shows the volume to the machine that has it.

@@ -57,8 +57,8 @@ pub(super) fn message(
             ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks }
         }
         request => {
-            let request = Box::new(request);
-            ToServer::Call { slot, number, credentials, request, change: None }
+            let (request, proofs) = (Box::new(request), Vec::new());
+            ToServer::Call { slot, number, credentials, request, change: None, proofs }
         }
     }
 }

@@ -5,7 +5,9 @@
 //! before. That is told apart here: no count, and no answer on its way that was asked for before
 //! the notice came.
 
-use siftfs_base::{InodeNr, Result};
+use super::slots::Said;
+use siftfs_base::InodeNr;
+use siftfs_calls::{Grant, Proof, Proven};
 use siftfs_proto::{DirEntry, Reply, Request};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +30,32 @@ struct Noticed {
 struct Count {
     references: u64,
     generation: u32,
+    /// The server's code for a reference, if it checks callers.
+    proof: Option<Proof>,
+}
+
+/// An inode that a session refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub ino: InodeNr,
+    pub generation: u32,
+    pub references: u64,
+    pub proof: Option<Proof>,
+}
+
+impl Known {
+    /// As it is shown to a server that checks callers.
+    pub fn proven(&self) -> Option<Proven> {
+        let Self { ino, generation, proof, .. } = *self;
+        Some(Proven { ino, generation, grant: Grant::Reference, proof: proof? })
+    }
+}
+
+impl Count {
+    fn of(self, ino: InodeNr) -> Known {
+        let Self { references, generation, proof } = self;
+        Known { ino, generation, references, proof }
+    }
 }
 
 #[derive(Default)]
@@ -81,14 +109,17 @@ impl LookedUp {
     }
 
     /// It is answered. What it counted is noted before it counts as answered.
-    pub fn answered(&self, asked: Option<Asked>, result: &Result<Reply>) {
+    pub fn answered(&self, asked: Option<Asked>, said: &Said) {
         let Some(Asked(number)) = asked else { return };
         let mut table = self.lock();
+        let (result, noted) = said;
+        let mut proofs = noted.proofs.iter().copied();
         let mut count = |ino, generation| {
             // References to a file that had the number before are given back by the number, too.
             let count = table.counts.entry(ino).or_default();
             count.generation = generation;
             count.references += 1;
+            count.proof = proofs.next();
         };
         match result {
             Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => {
@@ -150,11 +181,15 @@ impl LookedUp {
         self.lock().counts.get(&ino).map(|count| count.generation)
     }
 
-    /// What it has looked up: each inode with its generation, and how many references.
-    pub fn held(&self) -> Vec<(InodeNr, u32, u64)> {
-        let table = self.lock();
-        let held = table.counts.iter();
-        held.map(|(ino, count)| (*ino, count.generation, count.references)).collect()
+    /// An inode that it refers to.
+    pub fn known(&self, ino: InodeNr) -> Option<Known> {
+        let count = self.lock().counts.get(&ino).copied();
+        count.map(|count| count.of(ino))
+    }
+
+    /// What it has looked up.
+    pub fn held(&self) -> Vec<Known> {
+        self.lock().counts.iter().map(|(ino, count)| count.of(*ino)).collect()
     }
 
     /// All that it has looked up.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::client::slots::Noted;
 use siftfs_base::errno;
 use siftfs_proto::{Attr, DirEntry, FileKind, Handle};
 
@@ -25,7 +26,7 @@ pub(in crate::client) fn attr(ino: InodeNr) -> Attr {
 
 fn look_up(table: &LookedUp, ino: InodeNr) {
     let asked = table.asks(&Request::Lookup { parent: 2, name: b"x".to_vec() });
-    table.answered(asked, &Ok(Reply::Entry(attr(ino))));
+    table.answered(asked, &(Ok(Reply::Entry(attr(ino))), Noted::default()));
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn what_was_looked_up_is_known_until_it_is_forgotten() {
     };
     let asked = table.asks(&listed);
     let entries = vec![entry(b".", 2), entry(b"..", 3), entry(b"a", 13)];
-    table.answered(asked, &Ok(Reply::Dir(entries)));
+    table.answered(asked, &(Ok(Reply::Dir(entries)), Noted::default()));
     let mut all = table.all();
     all.sort_unstable();
     assert_eq!(all, [12, 13]);
@@ -65,13 +66,13 @@ fn what_is_on_its_way_counts_as_looked_up() {
     assert!(table.has(12) && !table.has(13));
     // What is asked for afterwards is told as it is after the change.
     let later = table.asks(&Request::Lookup { parent: 2, name: b"y".to_vec() });
-    table.answered(asked, &Err(errno(libc::ENOENT)));
+    table.answered(asked, &(Err(errno(libc::ENOENT)), Noted::default()));
     assert!(!table.has(12));
     table.notice(&[12]);
     table.taken(&[12]);
     assert!(table.has(12), "one of two notices is not taken back");
     table.taken(&[12]);
     assert!(!table.has(12));
-    table.answered(later, &Ok(Reply::Entry(attr(12))));
+    table.answered(later, &(Ok(Reply::Entry(attr(12))), Noted::default()));
     assert!(table.has(12));
 }

@@ -15,10 +15,10 @@ use aside::Aside;
 use looked::LookedUp;
 use owing::Owing;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Done, FromServer, Returning, SLOTS, ToServer, data_of};
+use siftfs_calls::{Back, Change, FromServer, Proven, Returning, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
 use siftfs_transport::{Connection, Crossed, Received, Receiver, Secured, Sender, reach};
-use slots::{Slots, Then};
+use slots::{Noted, Said, Slots, Then};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -216,9 +216,9 @@ impl Client {
     fn call_change(
         &self,
         cred: &Credentials,
-        req: Request,
+        (req, proofs): (Request, Vec<Proven>),
         change: Option<Change>,
-    ) -> ((Result<Reply>, Option<Done>), Owed) {
+    ) -> (Said, Owed) {
         let link = &*self.link;
         let entry = match waits_for_others(&req) {
             Some(beyond) => link.slots.enter_long(beyond),
@@ -226,16 +226,16 @@ impl Client {
         };
         let call = match entry.begin(Then::Wake) {
             Ok(call) => call,
-            Err(error) => return ((Err(error), None), Owed::default()),
+            Err(error) => return ((Err(error), Noted::default()), Owed::default()),
         };
         // What comes back is counted already.
         let counts = !matches!(change, Some(Change::Kept(_) | Change::Reclaim));
         let counting = link.cache.as_ref().filter(|_| counts);
         let asked = counting.and_then(|caching| caching.looked_up.asks(&req));
-        link.transmit(call, cred, (req, change));
+        link.transmit(call, cred, (req, change, proofs));
         let said = entry.wait(call.0);
         let Some(caching) = &link.cache else { return (said, Owed::default()) };
-        caching.looked_up.answered(asked, &said.0);
+        caching.looked_up.answered(asked, &said);
         (said, caching.owing.take(call))
     }
 
@@ -287,7 +287,7 @@ impl FileService for Client {
     }
 
     fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
-        let ((result, _), owed) = self.call_change(cred, req, None);
+        let ((result, _), owed) = self.call_change(cred, (req, Vec::new()), None);
         (result, owed)
     }
 
@@ -304,7 +304,7 @@ impl FileService for Client {
         let aside = self.link.answers.clone();
         let then: Completion = Box::new(move |result| aside.give(move || done(result)));
         match self.link.slots.enter_long(beyond).begin_then(then) {
-            Ok(call) => self.link.transmit(call, cred, (req, None)),
+            Ok(call) => self.link.transmit(call, cred, (req, None, Vec::new())),
             Err((error, then)) => then(Err(error)),
         }
     }
@@ -326,14 +326,14 @@ impl Link {
         &self,
         (slot, number): (u32, u64),
         cred: &Credentials,
-        (req, change): (Request, Option<Change>),
+        (req, change, proofs): (Request, Option<Change>, Vec<Proven>),
     ) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let message = match &self.holder {
             Some(_) => lends::message((slot, number), cred.clone(), req),
             None => {
                 let (credentials, request) = (cred.clone(), Box::new(req));
-                ToServer::Call { slot, number, credentials, request, change }
+                ToServer::Call { slot, number, credentials, request, change, proofs }
             }
         };
         match self.sender.send(message) {
@@ -350,7 +350,7 @@ impl Link {
                 tracing::debug!(peer = self.peer, why, "a call cannot be sent");
                 self.sender.close();
             }
-            Err(error) => drop(self.slots.answer(slot, number, (Err(error), None))),
+            Err(error) => drop(self.slots.answer(slot, number, (Err(error), Noted::default()))),
         }
     }
 }

@@ -1,14 +1,19 @@
 //! The thread that receives what a server says.
 
+use super::slots::{Noted, Said};
 use super::{Caching, Link};
 use siftfs_base::{Error, Result, corrupt};
-use siftfs_calls::{FromServer, ToServer, Told};
-use siftfs_proto::{Notice, Owed};
+use siftfs_calls::{Done, FromServer, Proof, ToServer, Told};
+use siftfs_proto::{Notice, Owed, Reply};
 use siftfs_transport::{Received, Receiver};
 use std::sync::atomic::Ordering;
 
 /// Notices that a server may have open. All its other sessions together do not wait for more.
 const MOST_NOTICES: usize = 1 << 18;
+
+fn said(result: Result<Box<Reply>>, done: Option<Done>, proofs: Vec<Proof>) -> Said {
+    (result.map(|reply| *reply), Noted { done, proofs })
+}
 
 impl Link {
     /// Receives until the connection ends; then nothing can be called any more.
@@ -53,18 +58,18 @@ impl Link {
     fn take(&self, message: FromServer) -> Result<()> {
         let broke = |why: &str| Err(corrupt(format!("message from {}", self.peer), why));
         match message {
-            FromServer::Answer { slot, number, result, done } => {
-                match self.slots.answer(slot, number, (result.map(|reply| *reply), done)) {
+            FromServer::Answer { slot, number, result, done, proofs } => {
+                match self.slots.answer(slot, number, said(result, done, proofs)) {
                     true => Ok(()),
                     false => broke("it answers a call that is not under way"),
                 }
             }
-            FromServer::Owing { slot, number, result, done } => {
+            FromServer::Owing { slot, number, result, done, proofs } => {
                 let Some(caching) = &self.cache else {
                     return broke("it answers a session that does not cache before it is done");
                 };
                 caching.owing.owes((slot, number));
-                match self.slots.answer(slot, number, (result.map(|reply| *reply), done)) {
+                match self.slots.answer(slot, number, said(result, done, proofs)) {
                     true => Ok(()),
                     false => broke("it answers a call that is not under way"),
                 }

@@ -1,13 +1,21 @@
 //! The slots of a client's session: which thread, or what else, waits for which call.
 
 use siftfs_base::{Error, Result, errno};
-use siftfs_calls::Done;
+use siftfs_calls::{Done, Proof};
 use siftfs_proto::{Completion, Reply};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a server says to a call: its answer, and what it tells of a change to a client that comes
-/// back.
-pub(super) type Said = (Result<Reply>, Option<Done>);
+/// What a server says of a call to a client that comes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// Of a change.
+    pub done: Option<Done>,
+    /// Codes for what it granted.
+    pub proofs: Vec<Proof>,
+}
+
+/// What a server says to a call: its answer, and what it tells a client that comes back.
+pub(super) type Said = (Result<Reply>, Noted);
 
 /// What follows an answer.
 pub(super) enum Then {
@@ -116,7 +124,7 @@ impl Slots {
         let found = state.slots.get_mut(slot as usize).expect("a call began there");
         found.next = found.next.wrapping_sub(1);
         if let Some(then) = found.then.take() {
-            self.finish(state, slot, then, (Err(error), None));
+            self.finish(state, slot, then, (Err(error), Noted::default()));
         }
     }
 
@@ -162,7 +170,7 @@ impl Slots {
         self.room.notify_all();
         drop(state);
         for (slot, then) in calls {
-            self.finish(self.lock(), slot, then, (Err(error.clone()), None));
+            self.finish(self.lock(), slot, then, (Err(error.clone()), Noted::default()));
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::identity::BYTES;
 use super::outbox::Outbox;
+use super::proofs::Prover;
 use super::slots::Slots;
-use siftfs_base::{InodeNr, Result, errno};
-use siftfs_calls::{Done, FromServer};
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_calls::{Done, FromServer, Proof};
 use siftfs_proto::{Handle, Owed, Reply, Request};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,6 +31,21 @@ pub(super) struct Answers {
     handles: Mutex<HashMap<Handle, InodeNr>>,
     /// Changes that are answered and that other sessions have not taken note of.
     owing: AtomicUsize,
+    /// Of a client that comes back and whose callers are checked.
+    prover: Option<Arc<Prover>>,
+}
+
+/// What a call came to, as its client is told it.
+pub(super) struct Answer {
+    pub result: Result<Reply>,
+    pub done: Option<Done>,
+    pub proofs: Vec<Proof>,
+}
+
+impl From<Error> for Answer {
+    fn from(error: Error) -> Self {
+        Self { result: Err(error), done: None, proofs: Vec::new() }
+    }
 }
 
 /// Data of a call, until its answer has left.
@@ -61,9 +77,9 @@ impl Drop for Data {
 
 impl Answers {
     /// Those of a new session; `all_data` counts for all of them.
-    pub fn new(outbox: Arc<Outbox>, all_data: Arc<AtomicU64>) -> Self {
+    pub fn new(outbox: Arc<Outbox>, all_data: Arc<AtomicU64>, prover: Option<Arc<Prover>>) -> Self {
         let (slots, data, handles, owing) = Default::default();
-        Self { outbox, slots, data, all_data, handles, owing }
+        Self { outbox, slots, data, all_data, handles, owing, prover }
     }
 
     /// May one more change be answered before other sessions have taken note of it?
@@ -76,8 +92,17 @@ impl Answers {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
     }
 
-    /// Notes what a call has opened or closed.
-    pub fn note_opened(&self, request: &Request, result: &Result<Reply>) {
+    /// The answer with this result. What the call has opened or closed is noted.
+    pub fn answer(&self, request: &Request, result: Result<Reply>, done: Option<Done>) -> Answer {
+        self.note_opened(request, &result);
+        let proofs = match (&self.prover, &result) {
+            (Some(prover), Ok(reply)) => prover.of(request, reply),
+            _ => Vec::new(),
+        };
+        Answer { result, done, proofs }
+    }
+
+    fn note_opened(&self, request: &Request, result: &Result<Reply>) {
         let note = |handle, ino| {
             let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
             handles.insert(handle, ino);
@@ -97,19 +122,16 @@ impl Answers {
 
     /// Answers a change, and says when other sessions have taken note of it. No thread waits for
     /// these.
-    pub fn give_owing(
-        self: &Arc<Self>,
-        call: (u32, u64),
-        (result, done): (Result<Reply>, Option<Done>),
-        owed: Owed,
-    ) {
+    pub fn give_owing(self: &Arc<Self>, call: (u32, u64), answer: Answer, owed: Owed) {
         if owed.is_settled() {
-            return self.give(call, result, done, true);
+            return self.give(call, answer, true);
         }
         let (slot, number) = call;
+        let Answer { result, done, proofs } = answer;
+        let result = result.map(Box::new);
         self.slots.end(slot);
         self.owing.fetch_add(1, Ordering::SeqCst);
-        self.outbox.send(FromServer::Owing { slot, number, result: result.map(Box::new), done });
+        self.outbox.send(FromServer::Owing { slot, number, result, done, proofs });
         let answers = self.clone();
         owed.then(Box::new(move || {
             answers.owing.fetch_sub(1, Ordering::SeqCst);
@@ -117,15 +139,11 @@ impl Answers {
         }));
     }
 
-    pub fn give(
-        &self,
-        (slot, number): (u32, u64),
-        result: Result<Reply>,
-        done: Option<Done>,
-        may_wait: bool,
-    ) {
+    pub fn give(&self, (slot, number): (u32, u64), answer: impl Into<Answer>, may_wait: bool) {
         self.slots.end(slot);
-        let answer = FromServer::Answer { slot, number, result: result.map(Box::new), done };
+        let Answer { result, done, proofs } = answer.into();
+        let result = result.map(Box::new);
+        let answer = FromServer::Answer { slot, number, result, done, proofs };
         match may_wait {
             true => self.outbox.send(answer),
             false => self.outbox.post(answer),
@@ -136,9 +154,9 @@ impl Answers {
 /// Of a request what is needed to know what its answer opened.
 pub(super) fn request_of_handles(request: &Request) -> Request {
     match request {
-        Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino } => {
-            Request::Hold { ino: *ino }
-        }
+        Request::Open { ino, access, .. } => Request::open(*ino, *access),
+        Request::Hold { ino } => Request::Hold { ino: *ino },
+        Request::OpenDir { ino } => Request::OpenDir { ino: *ino },
         Request::Release { handle } => Request::Release { handle: *handle },
         _ => Request::StatFs,
     }

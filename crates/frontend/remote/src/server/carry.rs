@@ -1,11 +1,10 @@
 //! How one call of a session is carried out: when it may be, when it has an executor, and what is
 //! noted of it before its answer leaves.
 
-use super::answers::{Answers, Data, request_of_handles};
+use super::answers::{Answer, Answers, Data, request_of_handles};
 use super::count;
 use super::returning::{
-    Clients, Connection, Promise, Verdict, answer_again, file_of, in_this_session, is_of_file,
-    make_durable, promise,
+    Clients, Connection, Promise, Verdict, answer_again, file_of, is_of_file, make_durable, promise,
 };
 use super::session::{Call, Session};
 use crate::executors::Entry;
@@ -17,46 +16,70 @@ use std::sync::atomic::Ordering;
 
 impl Session<'_> {
     /// Finds out whether a call is to be carried out, and when.
-    pub(super) fn admit(&self, mut call: Call) {
+    pub(super) fn admit(&self, call: Call) {
         let own = (call.slot, call.number);
         let clients = &self.server.clients;
         let file = file_of(&call.request, |handle| self.answers.opened(handle));
         let over = || self.over.load(Ordering::Acquire);
         match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
-            Verdict::Run => {
-                if let Some(Change::Kept(kept)) = &call.change
-                    && !is_of_file(&*self.opened.service, file, kept)
-                {
-                    clients.not_carried_out(self.opened.returned, call.change.as_ref());
-                    return self.answers.give(own, Err(errno(libc::ESTALE)), None, true);
-                }
-                let entry = call.entry.take();
-                let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
-                self.carry_out(call, file, entry);
-            }
+            Verdict::Run => self.run(call, file),
             Verdict::Answered(result, done) => {
-                let result = result.and_then(|it| in_this_session(&*self.opened.service, it));
-                self.answers.note_opened(&call.request, &result);
-                self.answers.give(own, result, Some(done), true);
+                let result = result.and_then(|it| self.opened.power.in_this_session(it));
+                let answer = self.answers.answer(&call.request, result, Some(done));
+                self.answers.give(own, answer, true);
             }
             Verdict::There(ino) => {
+                let by = (&*self.opened.service, &self.opened.power);
                 let result = match call.change {
                     Some(Change::Kept(_)) => Ok(Reply::Done),
-                    _ => answer_again(&*self.opened.service, &call.credentials, &call.request, ino),
+                    _ => answer_again(by, &call.credentials, &call.request, ino),
                 };
-                self.answers.note_opened(&call.request, &result);
-                self.answers.give(own, result, Some(Done::default()), true);
+                let answer = self.answers.answer(&call.request, result, Some(Done::default()));
+                self.answers.give(own, answer, true);
             }
-            Verdict::Refused(error) => self.answers.give(own, Err(error), None, true),
+            Verdict::Refused(error) => self.answers.give(own, error, true),
             Verdict::Over => self.not_begun(own),
         }
+    }
+
+    /// Carries a call out which nothing has to come before any more.
+    fn run(&self, mut call: Call, file: Option<InodeNr>) {
+        let own = (call.slot, call.number);
+        let prover = self.opened.prover.as_ref();
+        if let (Some(prover), Some(Change::Reclaim)) = (prover, &call.change)
+            && let Some(result) = prover.reclaim(&call.request, &call.proofs)
+        {
+            let answer = self.answers.answer(&call.request, result, None);
+            return self.answers.give(own, answer, true);
+        }
+        let kept = match &mut call.change {
+            Some(Change::Kept(kept)) => Some(kept),
+            _ => None,
+        };
+        // What the client names it may name for as long as the change is repeated.
+        let proofs = std::mem::take(&mut call.proofs);
+        let _lent = prover.filter(|_| kept.is_some()).map(|prover| prover.lend(&proofs));
+        if let Some(kept) = kept {
+            if !is_of_file(&*self.opened.service, file, kept) {
+                let clients = &self.server.clients;
+                clients.not_carried_out(self.opened.returned, call.change.as_ref());
+                return self.answers.give(own, errno(libc::ESTALE), true);
+            }
+            // Nobody gets a file of a number and a generation that it was not told of.
+            let is_known =
+                |it: &(InodeNr, u32)| prover.is_none_or(|prover| prover.knows(&proofs, *it));
+            kept.inode = kept.inode.filter(is_known);
+        }
+        let entry = call.entry.take();
+        let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
+        self.carry_out(call, file, entry);
     }
 
     /// The session is over before a call was begun. A client that comes back asks again.
     fn not_begun(&self, (slot, number): (u32, u64)) {
         match self.opened.returned {
             Some(_) => self.answers.slots.end(slot),
-            None => self.answers.give((slot, number), Err(errno(libc::ESTALE)), None, true),
+            None => self.answers.give((slot, number), errno(libc::ESTALE), true),
         }
     }
 
@@ -74,7 +97,7 @@ impl Session<'_> {
             Err(error) => {
                 drop(entry);
                 not_carried_out();
-                return self.answers.give(own, Err(error), None, true);
+                return self.answers.give(own, error, true);
             }
         };
         let Some(turn) = entry.begin() else {
@@ -99,8 +122,8 @@ impl Session<'_> {
             let result = service.call(&credentials, request);
             turn.finish();
             let durable = || make_durable(&self.server.clients, || self.server.sync());
-            let (result, done) = noting.note(result.and_then(|reply| durable().map(|()| reply)));
-            self.answers.give(own, result, done, true);
+            let answer = noting.note(result.and_then(|reply| durable().map(|()| reply)));
+            self.answers.give(own, answer, true);
             return drop(data);
         }
         // What is repeated other kernels have seen already, and each of them asks for everything
@@ -118,14 +141,14 @@ impl Session<'_> {
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let theirs = turn.clone();
         let done = move |result| {
-            let (result, done) = noting.note(result);
+            let answer = noting.note(result);
             // A thread that flushes for all sessions does not wait for this one's client, and has
             // not this one's turn.
             let own_thread = std::thread::current().id() == here;
             if own_thread {
                 theirs.release();
             }
-            answers.give(own, result, done, own_thread);
+            answers.give(own, answer, own_thread);
             drop(data);
         };
         service.submit(&credentials, request, Box::new(done));
@@ -172,8 +195,7 @@ impl Noting {
     }
 
     /// What the call's client is to be told.
-    fn note(self, mut result: Result<Reply>) -> (Result<Reply>, Option<Done>) {
-        self.answers.note_opened(&self.handles, &result);
+    fn note(self, mut result: Result<Reply>) -> Answer {
         if let (Promise::File, Some(file), Ok(_)) = (self.promise, self.file, &result)
             && let Err(error) =
                 self.clients.synced(self.returned.map(|it| it.client), file, self.before)
@@ -190,7 +212,7 @@ impl Noting {
             self.clients.done(connection, &change, (self.file, done), &result);
             done
         });
-        (result, done)
+        self.answers.answer(&self.handles, result, done)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::bounds::believed;
 use siftfs_base::{Error, Result};
-use siftfs_calls::Claim;
+use siftfs_calls::{Claim, Returning};
 use siftfs_keys::{AuthorizedLine, Role, Use};
 use siftfs_proto::{Limits, Opening, Rights};
 use siftfs_transport::Peer;
@@ -46,6 +46,14 @@ pub(super) fn judge(
             claim => Err(not_borne_out(&claim)),
         },
     }
+}
+
+/// By which number a client that comes back is known: that which it says, of its own key. So no key
+/// comes back as the client of another one.
+pub(super) fn own_number(channel: Channel<'_>, returning: Returning) -> Returning {
+    let Channel::Key(line) = channel else { return returning };
+    let client = line.key.fingerprint().own_number(returning.client);
+    Returning { client, ..returning }
 }
 
 /// One user, without further groups and without capabilities.

@@ -7,6 +7,7 @@ mod identity;
 mod lends;
 mod notices;
 mod outbox;
+mod proofs;
 mod returning;
 pub(crate) use returning::draw;
 mod session;
@@ -20,8 +21,10 @@ use crate::executors::{Execution, Executors};
 use returning::{Clients, Keeper, Over};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
+use siftfs_keys::Seals;
 use siftfs_proto::{Cache, Credentials, FileService, Holder, Opening, Request};
 use siftfs_transport::ServerEnd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -106,6 +109,8 @@ pub struct Server {
     serving: AtomicUsize,
     clients: Arc<Clients>,
     keeper: Arc<Keeper>,
+    /// Makes the codes that clients show again whose callers are checked.
+    seals: Arc<Seals>,
     keeps: Mutex<Option<JoinHandle<()>>>,
     /// By what the server itself syncs; opened when it is needed.
     own: OnceLock<Arc<dyn FileService>>,
@@ -134,6 +139,7 @@ impl Server {
     ) -> Result<Arc<Self>> {
         let (counters, data, lending, ending, serving, keeper, own) = Default::default();
         let executors = Executors::new(execution);
+        let seals = Arc::new(seals(before.secret.as_deref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
         let keeps = Mutex::new(None);
         let server = Self {
@@ -146,6 +152,7 @@ impl Server {
             serving,
             clients,
             keeper,
+            seals,
             keeps,
             own,
         };
@@ -270,6 +277,21 @@ impl Server {
     fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
     }
+}
+
+/// By the secret of this file; without one, or if it cannot be had, by one that ends with this
+/// server.
+fn seals(secret: Option<&Path>) -> Result<Seals> {
+    if let Some(path) = secret {
+        match Seals::of_file(path) {
+            Ok(seals) => return Ok(seals),
+            Err(error) => tracing::warn!(
+                path = %path.display(), %error,
+                "mounts whose callers are checked will find their files gone after this server"
+            ),
+        }
+    }
+    Seals::new().map_err(|error| Error::Refused(format!("no secret for a server: {error}")))
 }
 
 /// Ends sessions, with all that they have.

@@ -10,11 +10,12 @@ use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
+use super::proofs::{Power, Prover};
 use super::returning::{Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
-use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, SLOTS, ToServer};
+use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, Proven, SLOTS, ToServer};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
 use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +46,10 @@ pub(super) struct Opened {
     lends: Option<Arc<Lends>>,
     /// What the kernel's callers may do is checked here.
     checks: bool,
+    /// The session without such checks.
+    pub power: Power,
+    /// Of a client that comes back and whose callers are checked.
+    pub prover: Option<Arc<Prover>>,
     /// Its client comes back when it has lost its server.
     pub returned: Option<Returned>,
     back: Back,
@@ -57,6 +62,7 @@ pub(super) struct Call {
     pub credentials: Credentials,
     pub request: Request,
     pub change: Option<Change>,
+    pub proofs: Vec<Proven>,
     /// Its place in the order of arrival, if nothing else has to come before.
     pub entry: Option<Entry>,
 }
@@ -110,12 +116,13 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     let (instance, back, checks) = (server.clients.instance, opened.back, opened.checks);
     let (slots, bytes) = (SLOTS, BYTES);
     outbox.begin(FromServer::Opened { volume, slots, bytes, checks, instance, back });
+    let prover = opened.prover.clone();
     let session = Session {
         server,
         sender: &*sender,
         peer: &peer,
         opened,
-        answers: Arc::new(Answers::new(outbox, server.data.clone())),
+        answers: Arc::new(Answers::new(outbox, server.data.clone(), prover)),
         notices,
         commands: server.executors.open(),
         inbox: Mutex::new((receiver, Instant::now())),
@@ -165,26 +172,48 @@ fn open(
         let opening = (&opening, caches);
         let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
         let (lends, returned, back) = (Some(lends), None, Back::New);
-        return Ok(Opened { service, caches, kernel, lends, checks, returned, back });
+        let (power, prover) = (Power::of(service.clone()), None);
+        let opened =
+            Opened { service, caches, kernel, lends, checks, power, prover, returned, back };
+        return Ok(opened);
     }
-    // What a session had whose callers are checked could not be told from what it may not have.
-    let returning = returning.filter(|_| opening.identity == Identity::Kernel);
+    let returning = returning.map(|returning| identity::own_number(channel, returning));
     opening.client = returning.map(|returning| returning.client);
     let open = |cache| server.volume.open(opening, cache);
-    let service = match channel {
-        Channel::Key(line) if checks => super::bounded_machine(line, cache, open)?,
-        Channel::Key(line) => super::bounded(line, cache, open)?,
-        Channel::Process(_) | Channel::Nobody => open(cache)?,
+    let (service, power) = match channel {
+        Channel::Key(line) if checks => {
+            let (service, power) = super::bounds::machine(line, cache, open)?;
+            (service, Power::of(power))
+        }
+        channel => {
+            let service = match channel {
+                Channel::Key(line) => super::bounded(line, cache, open)?,
+                Channel::Process(_) | Channel::Nobody => open(cache)?,
+            };
+            (service.clone(), Power::of(service))
+        }
+    };
+    let prover = match channel {
+        Channel::Key(line) if checks && returning.is_some() => {
+            let (seals, volume) = (server.seals.clone(), server.volume.uuid());
+            Some(Prover::new(seals, volume, line, power.clone()))
+        }
+        _ => None,
     };
     // It is written down when nothing can refuse the session any more.
     let (back, returned) = match returning {
         Some(returning) => {
-            let (back, returned) = server.clients.arrive(returning, outbox)?;
+            let key = match channel {
+                Channel::Key(line) => Some(line.key.fingerprint()),
+                _ => None,
+            };
+            let (back, returned) = server.clients.arrive(returning, key, outbox)?;
             (back, Some(returned))
         }
         None => (Back::New, None),
     };
-    Ok(Opened { service, caches, kernel, lends: None, checks, returned, back })
+    let lends = None;
+    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, back })
 }
 
 impl Session<'_> {
@@ -219,8 +248,9 @@ impl Session<'_> {
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         while let Some((message, entry)) = self.receive() {
             let call = match (message, entry) {
-                (ToServer::Call { slot, number, credentials, request, change }, entry) => {
-                    Call { slot, number, credentials, request: *request, change, entry }
+                (ToServer::Call { slot, number, credentials, request, change, proofs }, entry) => {
+                    let request = *request;
+                    Call { slot, number, credentials, request, change, proofs, entry }
                 }
                 (ToServer::Taken { notice }, _) => {
                     // At the session's end another thread has forgotten them.

@@ -4,8 +4,9 @@ use super::kind::{self, Kind};
 use super::opens::How;
 use super::places::Place;
 use super::{Shared, Using, kept};
-use siftfs_base::{Error, Result, errno};
-use siftfs_calls::{Back, Change, Done, ToServer};
+use crate::client::slots::{Noted, Said};
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_calls::{Back, Change, Proven, ToServer};
 use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,14 +24,12 @@ impl Shared {
     /// Makes a call until it is answered.
     pub(super) fn call(&self, cred: &Credentials, mut req: Request) -> Result<(Reply, Owed)> {
         let kind = Kind::of(&req);
-        if self.may_come_back() {
-            make_final(&mut req);
-        }
+        make_final(&mut req);
         let place = match kind {
             Kind::Once | Kind::Appends => Some(self.places.take()),
             _ => None,
         };
-        let change = change_of(kind, place.as_ref()).filter(|_| self.may_come_back());
+        let change = change_of(kind, place.as_ref());
         let mut before: Option<u64> = None;
         loop {
             if kind == Kind::GivesBack && !self.give_back(cred, &req) {
@@ -46,7 +45,7 @@ impl Shared {
                 return Err(error);
             }
             let said = self.call_once(&using, cred, &req, change);
-            let ((result, done), owed) = said?;
+            let ((result, noted), owed) = said?;
             match result {
                 Err(Error::Link(_)) if using.client.lost().is_some() => {
                     if kind == Kind::GivesBack {
@@ -58,7 +57,7 @@ impl Shared {
                     return Ok((Reply::Done, owed));
                 }
                 result => {
-                    let reply = self.answered(&using, (cred, req), result, done)?;
+                    let reply = self.answered(&using, (cred, req), (result, noted))?;
                     return Ok((reply, owed));
                 }
             }
@@ -66,14 +65,13 @@ impl Shared {
     }
 
     /// One attempt, by a connection.
-    #[allow(clippy::type_complexity)]
     fn call_once(
         &self,
         using: &Using<'_>,
         cred: &Credentials,
         req: &Request,
         change: Option<Change>,
-    ) -> Result<((Result<Reply>, Option<Done>), Owed)> {
+    ) -> Result<(Said, Owed)> {
         let mut sent = req.clone();
         if Kind::of(req) != Kind::GivesBack && kind::names_one(req, |ino| self.opens.is_gone(ino)) {
             return Err(errno(libc::ESTALE));
@@ -90,7 +88,7 @@ impl Shared {
         self.own_numbers(&mut sent, using.connection)?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let next = self.kept.next();
-        let (said, owed) = using.client.call_change(cred, sent, change);
+        let (said, owed) = using.client.call_change(cred, (sent, Vec::new()), change);
         if said.0.is_ok() {
             match req {
                 Request::Fsync { file, .. } => {
@@ -130,20 +128,27 @@ impl Shared {
         &self,
         using: &Using<'_>,
         (cred, req): (&Credentials, Request),
-        result: Result<Reply>,
-        done: Option<Done>,
+        (result, noted): Said,
     ) -> Result<Reply> {
         let mut reply = result?;
+        let Noted { done, proofs } = noted;
+        let proven = |ino, generation, how: How| {
+            let proof = *proofs.last()?;
+            Some(Proven { ino, generation, grant: how.grant(), proof })
+        };
         match &mut reply {
             Reply::Entry(attr) => self.opens.is_not_gone(attr.ino),
             Reply::Created { attr, handle } => {
                 self.opens.is_not_gone(attr.ino);
                 let how = How::File(siftfs_proto::compound::Access::Both);
-                *handle = self.opens.opened(attr.ino, how, *handle);
+                let proven = proven(attr.ino, attr.generation, how);
+                *handle = self.opens.opened((attr.ino, how), *handle, proven);
             }
             Reply::Opened { handle } => {
                 if let Some((ino, how)) = How::of(&req) {
-                    *handle = self.opens.opened(ino, how, *handle);
+                    let generation = self.looked_up.generation(ino).unwrap_or_default();
+                    let proven = proven(ino, generation, how);
+                    *handle = self.opens.opened((ino, how), *handle, proven);
                 }
             }
             Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
@@ -162,12 +167,34 @@ impl Shared {
                     |ino| self.looked_up.generation(ino).map(|generation| (ino, generation));
                 let inode = made.or_else(|| file.and_then(changed));
                 let (credentials, instance, tried) = (cred.clone(), using.instance, None);
-                let change =
-                    kept::Change { request, credentials, file, inode, instance, done, tried };
-                self.kept.add(change);
+                let proofs = self.proofs_of(&request, (file, made));
+                self.kept.add(kept::Change {
+                    request,
+                    credentials,
+                    proofs,
+                    file,
+                    inode,
+                    instance,
+                    done,
+                    tried,
+                });
             }
         }
         Ok(reply)
+    }
+
+    /// What a server that checks callers has granted of what a change names, that changes this file
+    /// or has made this inode.
+    fn proofs_of(
+        &self,
+        request: &Request,
+        (file, made): (Option<InodeNr>, Option<(InodeNr, u32)>),
+    ) -> Vec<Proven> {
+        let named = request.names().inodes.into_iter().flatten().copied();
+        let named = named.chain(file).chain(made.map(|(ino, _)| ino));
+        let referred = named.filter_map(|ino| self.looked_up.known(ino)?.proven());
+        let writes = file.and_then(|ino| self.opens.proves_writing(ino));
+        referred.chain(writes).collect()
     }
 
     /// What a request gives back is given back here. Must the server know now? A program that ends

@@ -1,7 +1,7 @@
 //! Changes that were answered and that nobody knows to be durable.
 
 use siftfs_base::InodeNr;
-use siftfs_calls::{Done, data_of};
+use siftfs_calls::{Done, Proven, data_of};
 use siftfs_proto::{Attr, Credentials, FileKind, Reply, Request, SetAttr, SetTime, Target};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,8 @@ pub(super) struct Change {
     pub request: Request,
     /// Who asked.
     pub credentials: Credentials,
+    /// What was granted of the inodes that the request names.
+    pub proofs: Vec<Proven>,
     /// The file whose bytes or attributes it changes; none for a change of names.
     pub file: Option<InodeNr>,
     /// The inode that it made or changed: number and generation.

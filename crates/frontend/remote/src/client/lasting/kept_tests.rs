@@ -6,6 +6,7 @@ fn change(file: Option<InodeNr>, (instance, order): (u64, u64), len: usize) -> C
     Change {
         request: Request::write(file.unwrap_or(1), 0, data),
         credentials: Credentials::default(),
+        proofs: Vec::new(),
         file,
         inode: None,
         instance,

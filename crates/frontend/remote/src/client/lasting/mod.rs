@@ -74,8 +74,8 @@ struct Shared {
     patience: Patience,
     id: u64,
     volume: OnceLock<[u8; 16]>,
-    /// The server lets the session come back. One whose callers it checks ends with it.
-    comes_back: OnceLock<bool>,
+    /// The server checks what the callers of this kernel may do.
+    checks: OnceLock<bool>,
     now: Mutex<Now>,
     /// The connection is lost, or there again, or not used any more.
     changed: Condvar,
@@ -173,7 +173,7 @@ impl Lasting {
             patience,
             id: draw()?,
             volume: OnceLock::new(),
-            comes_back: OnceLock::new(),
+            checks: OnceLock::new(),
             now: Mutex::new(now),
             changed: Condvar::new(),
             kept: Kept::default(),
@@ -206,7 +206,7 @@ impl Lasting {
 
     /// The server checks what the callers of this kernel may do: calls are to carry their rights.
     pub fn checks(&self) -> bool {
-        !self.shared.may_come_back()
+        self.shared.checks.get().copied().unwrap_or_default()
     }
 
     /// Calls that were sent.
@@ -311,11 +311,9 @@ impl Shared {
         }
         now.had_answers = now.client.take().is_some_and(|client| client.has_all_answers());
         if !now.leaving {
-            let waits = self.may_come_back();
-            tracing::warn!(server = self.peer_name(), %why, waits, "the server is lost");
+            tracing::warn!(server = self.peer_name(), %why, "the server is lost");
         }
         now.lost.get_or_insert_with(|| (Instant::now(), why.clone()));
-        now.leaving |= !self.may_come_back();
         self.changed.notify_all();
     }
 
@@ -331,10 +329,6 @@ impl Shared {
             client.say(ToServer::Full);
             self.kept.wait_for_less(MOMENT);
         }
-    }
-
-    fn may_come_back(&self) -> bool {
-        self.comes_back.get().copied().unwrap_or_default()
     }
 
     fn peer_name(&self) -> String {

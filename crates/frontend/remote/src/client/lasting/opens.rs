@@ -1,6 +1,7 @@
 //! What a client has open, by numbers of its own: they outlive the server that opened it.
 
 use siftfs_base::{InodeNr, Result, errno};
+use siftfs_calls::{Grant, Proven};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Handle, LockAsk, LockPlace, LockRange, Request, Target};
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,15 @@ impl How {
         }
     }
 
+    /// What a server grants that opens so.
+    pub fn grant(self) -> Grant {
+        match self {
+            Self::File(access) => Grant::Open(access),
+            Self::Directory => Grant::Directory,
+            Self::Held => Grant::Held,
+        }
+    }
+
     /// How a request opens.
     pub fn of(request: &Request) -> Option<(InodeNr, Self)> {
         match request {
@@ -43,6 +53,17 @@ struct Open {
     /// Changes were lost that the next sync does not make durable.
     failed: bool,
     locks: Vec<LockAsk>,
+    /// What a server that checks callers said that it has granted.
+    proven: Option<Proven>,
+}
+
+/// Something that is open.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Opened {
+    pub own: Handle,
+    pub ino: InodeNr,
+    pub how: How,
+    pub proven: Option<Proven>,
 }
 
 #[derive(Default)]
@@ -65,12 +86,17 @@ impl Opens {
     }
 
     /// A server has opened something.
-    pub fn opened(&self, ino: InodeNr, how: How, server: Handle) -> Handle {
+    pub fn opened(
+        &self,
+        (ino, how): (InodeNr, How),
+        server: Handle,
+        proven: Option<Proven>,
+    ) -> Handle {
         let mut state = self.lock();
         state.next += 1;
         let own = Handle(state.next);
         let failed = state.failed.remove(&ino);
-        let open = Open { ino, how, server: Ok(server), failed, locks: Vec::new() };
+        let open = Open { ino, how, server: Ok(server), failed, locks: Vec::new(), proven };
         state.open.insert(own, open);
         own
     }
@@ -107,9 +133,20 @@ impl Opens {
     }
 
     /// All that is open.
-    pub fn all(&self) -> Vec<(Handle, InodeNr, How)> {
+    pub fn all(&self) -> Vec<Opened> {
+        let of = |(own, open): (&Handle, &Open)| {
+            let (own, Open { ino, how, proven, .. }) = (*own, open);
+            Opened { own, ino: *ino, how: *how, proven: *proven }
+        };
+        self.lock().open.iter().map(of).collect()
+    }
+
+    /// By what a server knows that bytes of the file may be changed by its number.
+    pub fn proves_writing(&self, ino: InodeNr) -> Option<Proven> {
+        let writes = |open: &&Open| matches!(open.how, How::File(access) if access.writes());
         let state = self.lock();
-        state.open.iter().map(|(own, open)| (*own, open.ino, open.how)).collect()
+        let open = state.open.values().filter(|open| open.ino == ino).find(writes);
+        open.and_then(|open| open.proven)
     }
 
     /// It was opened again, or was not.

@@ -23,7 +23,7 @@ fn held(opens: &Opens) -> Vec<(u64, u64, u64)> {
 #[test]
 fn locks_are_counted_as_they_are_taken_and_given_up() {
     let opens = Opens::default();
-    let own = opens.opened(12, How::File(Access::Both), Handle(1 << 40));
+    let own = opens.opened((12, How::File(Access::Both)), Handle(1 << 40), None);
     let write = Some(LockKind::Write);
     opens.locked(own, ask(1, (10, 29), write));
     opens.locked(own, ask(2, (40, 49), Some(LockKind::Read)));
@@ -47,7 +47,7 @@ fn locks_are_counted_as_they_are_taken_and_given_up() {
 #[test]
 fn lost_changes_are_told() {
     let opens = Opens::default();
-    let open = || opens.opened(12, How::File(Access::Both), Handle(5));
+    let open = || opens.opened((12, How::File(Access::Both)), Handle(5), None);
     let (one, other) = (open(), open());
     opens.lose(12);
     assert!(opens.take_failed(one.into()) && !opens.take_failed(one.into()));
@@ -58,16 +58,17 @@ fn lost_changes_are_told() {
     let next = open();
     assert!(opens.take_failed(next.into()) && !opens.take_failed(next.into()));
     opens.lose(13);
-    let later = opens.opened(13, How::File(Access::Read), Handle(6));
+    let later = opens.opened((13, How::File(Access::Read)), Handle(6), None);
     assert!(opens.take_failed(later.into()));
 }
 
 #[test]
 fn a_handle_outlives_its_server() {
     let opens = Opens::default();
-    let own = opens.opened(12, How::Directory, Handle(5));
+    let own = opens.opened((12, How::Directory), Handle(5), None);
     assert_eq!(opens.server(own), Ok(Handle(5)));
-    assert_eq!(opens.all(), [(own, 12, How::Directory)]);
+    let opened = Opened { own, ino: 12, how: How::Directory, proven: None };
+    assert_eq!(opens.all(), [opened]);
     opens.reopened(own, Ok(Handle(9)));
     assert_eq!(opens.server(own), Ok(Handle(9)));
     opens.reopened(own, Err(libc::ESTALE));
@@ -84,8 +85,8 @@ fn a_handle_outlives_its_server() {
 fn a_lost_lock_ends_all_use_of_the_file() {
     let opens = Opens::default();
     let (one, other) = (
-        opens.opened(12, How::File(Access::Both), Handle(5)),
-        opens.opened(12, How::File(Access::Read), Handle(6)),
+        opens.opened((12, How::File(Access::Both)), Handle(5), None),
+        opens.opened((12, How::File(Access::Read)), Handle(6), None),
     );
     opens.locked(one, ask(1, (0, 9), Some(LockKind::Write)));
     opens.lock_lost(one);

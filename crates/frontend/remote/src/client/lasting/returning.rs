@@ -1,11 +1,13 @@
 //! The way back to a server that was lost.
 
 use super::kept::Change as KeptChange;
+use super::opens::Opened;
 use super::places::REPEATS;
 use super::{Patience, Shared, Watcher, call, kind, waits};
+use crate::client::looked::Known;
 use crate::client::{Again, Client, Watch};
 use siftfs_base::{Error, InodeNr, Result};
-use siftfs_calls::{Back, Change, Kept, Returning, ToServer};
+use siftfs_calls::{Back, Change, Kept, Proven, Returning, ToServer};
 use siftfs_proto::{Credentials, FileService, HOLD_MOST, Held, Reply, Request, Target};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -96,15 +98,13 @@ impl Shared {
         if *self.volume.get_or_init(|| terms.volume) != terms.volume {
             return Err(Error::Refused(format!("{} serves another volume now", client.peer())));
         }
-        self.comes_back.get_or_init(|| !terms.checks);
+        self.checks.get_or_init(|| terms.checks);
         let _ = watch.instance.set(terms.instance);
         let client = Arc::new(client);
         if terms.back != Back::New {
             self.bring_back(&client)?;
         }
-        if self.may_come_back() {
-            client.say(ToServer::Returned);
-        }
+        client.say(ToServer::Returned);
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = client.peer().into();
         let mut now = self.lock();
         loop {
@@ -192,7 +192,7 @@ impl Shared {
             None => (self.places.repeat(), 0),
         };
         self.kept.tries(at, client.terms.instance, number);
-        let KeptChange { request, credentials, file, inode, instance, done, .. } = change;
+        let KeptChange { request, credentials, proofs, file, inode, instance, done, .. } = change;
         let kept = Kept {
             instance,
             order: done.order,
@@ -203,8 +203,10 @@ impl Shared {
             tried,
         };
         let again = Some(Change::Kept(kept));
-        let ((result, said), owed) = client.call_change(&credentials, request.clone(), again);
+        let asked = (request.clone(), proofs);
+        let ((result, noted), owed) = client.call_change(&credentials, asked, again);
         owed.wait();
+        let said = noted.done;
         let what = call::brief(&request);
         tracing::debug!(order = done.order, lsn = done.lsn, what, ?inode, ?said, "repeated");
         match (result, said) {
@@ -238,18 +240,18 @@ impl Shared {
 
     /// Refers to all that the kernel refers to, but for what was gained meanwhile.
     fn refer(&self, client: &Client, gained: &HashMap<InodeNr, u64>) -> Result<()> {
-        let root = Credentials::default();
         let mut all = Vec::new();
-        for (ino, generation, count) in self.looked_up.held() {
+        for known in self.looked_up.held() {
+            let Known { ino, generation, references, .. } = known;
             let gained = gained.get(&ino).copied().unwrap_or_default();
-            if gained > count {
-                let forget = Request::Forget { ino, count: gained - count };
+            if gained > references {
+                let forget = Request::Forget { ino, count: gained - references };
                 give(client, forget)?;
             }
-            let mut left = count.saturating_sub(gained);
+            let mut left = references.saturating_sub(gained);
             while left > 0 {
                 let part = u32::try_from(left).unwrap_or(u32::MAX);
-                all.push(Held { ino, generation, count: part });
+                all.push((Held { ino, generation, count: part }, known.proven()));
                 left -= u64::from(part);
             }
         }
@@ -259,7 +261,9 @@ impl Shared {
             }
         }
         for part in all.chunks(HOLD_MOST) {
-            let held = ask(client, &root, Request::HoldMany { inodes: part.to_vec() })?;
+            let inodes = part.iter().map(|(held, _)| *held).collect();
+            let proofs = part.iter().filter_map(|(_, proven)| *proven).collect();
+            let held = ask(client, (Request::HoldMany { inodes }, proofs))?;
             let gone = held.and_then(Reply::gone);
             match gone {
                 Ok(gone) => {
@@ -270,7 +274,7 @@ impl Shared {
                 }
                 Err(error) => {
                     tracing::error!(%error, "files that are known are not to be found again");
-                    self.opens.gone(part.iter().map(|held| held.ino));
+                    self.opens.gone(part.iter().map(|(held, _)| held.ino));
                 }
             }
         }
@@ -278,12 +282,12 @@ impl Shared {
     }
 
     fn reopen(&self, client: &Client) -> Result<()> {
-        let root = Credentials::default();
-        for (own, ino, how) in self.opens.all() {
+        for Opened { own, ino, how, proven } in self.opens.all() {
             let opened = match self.opens.is_gone(ino) {
                 true => Err(libc::ESTALE),
                 false => {
-                    let opened = ask(client, &root, how.request(ino))?.and_then(Reply::opened);
+                    let asked = (how.request(ino), proven.into_iter().collect());
+                    let opened = ask(client, asked)?.and_then(Reply::opened);
                     opened.map_err(|error| error.errno())
                 }
             };
@@ -293,11 +297,10 @@ impl Shared {
     }
 
     fn lock_again(&self, client: &Client) -> Result<()> {
-        let root = Credentials::default();
         for (own, lock) in self.opens.locks() {
             let Ok(server) = self.opens.server(own) else { continue };
             let request = Request::SetLock { file: Target::Open(server), ask: lock };
-            if let Err(error) = ask(client, &root, request)? {
+            if let Err(error) = ask(client, (request, Vec::new()))? {
                 tracing::error!(%error, "a lock is lost: another program has it");
                 self.opens.lock_lost(own);
             }
@@ -310,8 +313,9 @@ impl Shared {
 ///
 /// # Errors
 /// The connection is lost; what else fails is inside.
-fn ask(client: &Client, cred: &Credentials, request: Request) -> Result<Result<Reply>> {
-    let ((result, _), owed) = client.call_change(cred, request, Some(Change::Reclaim));
+fn ask(client: &Client, asked: (Request, Vec<Proven>)) -> Result<Result<Reply>> {
+    let root = Credentials::default();
+    let ((result, _), owed) = client.call_change(&root, asked, Some(Change::Reclaim));
     owed.wait();
     match result {
         Err(error @ Error::Link(_)) if client.lost().is_some() => Err(error),
@@ -324,7 +328,7 @@ fn ask(client: &Client, cred: &Credentials, request: Request) -> Result<Result<R
 /// # Errors
 /// The connection is lost.
 fn give(client: &Client, request: Request) -> Result<()> {
-    if let Err(error) = ask(client, &Credentials::default(), request)? {
+    if let Err(error) = ask(client, (request, Vec::new()))? {
         tracing::warn!(%error, "what a kernel does not refer to stays referred to");
     }
     Ok(())

@@ -20,7 +20,7 @@ use siftfs_proto::{
 };
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
-use subtree::{Part, Within};
+use subtree::{Below, Part};
 
 /// Opens a session by `open`, and bounds it by the line of its key. A line without maps and with
 /// the subtree `/` bounds nothing here: what `open` returns is returned. `open` gets the cache that
@@ -34,7 +34,11 @@ pub fn bounded(
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<Arc<dyn FileService>> {
-    within(line, None, cache, open)
+    let Within { inner, owners, part } = within(line, cache, open)?;
+    Ok(match (&owners, part.is_all()) {
+        (None, true) => inner,
+        _ => Arc::new(Bounded { inner, owners, callers: None, part, holds: false }),
+    })
 }
 
 /// As [`bounded`], of a session of another machine's kernel: the line bounds the caller of each
@@ -47,30 +51,50 @@ pub fn bounded_machine(
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<Arc<dyn FileService>> {
-    within(line, Some(Callers::of(line)), cache, open)
+    machine(line, cache, open).map(|(service, _)| service)
+}
+
+/// The session of another machine's kernel, and the same without bounds for its callers. By that
+/// the server itself may refer to inodes that the client has shown to be its own.
+///
+/// # Errors
+/// As [`bounded`].
+pub(super) fn machine(
+    line: &AuthorizedLine,
+    cache: Option<Arc<dyn Cache>>,
+    open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
+) -> Result<(Arc<dyn FileService>, Arc<dyn FileService>)> {
+    let Within { inner, owners, part } = within(line, cache, open)?;
+    let callers = Some(Callers::of(line));
+    let service =
+        Bounded { inner: inner.clone(), owners: owners.clone(), callers, part, holds: false };
+    let power = Bounded { inner, owners, callers: None, part, holds: true };
+    Ok((Arc::new(service), Arc::new(power)))
+}
+
+/// A session, and what of its line bounds what it shows.
+struct Within {
+    inner: Arc<dyn FileService>,
+    owners: Option<Owners>,
+    part: Part,
 }
 
 fn within(
     line: &AuthorizedLine,
-    callers: Option<Callers>,
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
-) -> Result<Arc<dyn FileService>> {
+) -> Result<Within> {
     let owners = Owners::of(&line.ids);
     if line.subtree == "/" {
-        let inner = open(cache)?;
-        return Ok(match (&owners, &callers) {
-            (None, None) => inner,
-            _ => Arc::new(Bounded { inner, owners, callers, part: Part::default() }),
-        });
+        return Ok(Within { inner: open(cache)?, owners, part: Part::default() });
     }
     // What others change before the directory is found is nothing that the client was told of.
     let root = Arc::new(OnceLock::new());
-    let inner = open(cache.map(|cache| Within::before(cache, root.clone())))?;
+    let inner = open(cache.map(|cache| Below::before(cache, root.clone())))?;
     let found = inner.enter(line.subtree.as_bytes());
     let part = Part(found.map_err(|error| no_directory(&line.subtree, error))?);
     let _ = root.set(part);
-    Ok(Arc::new(Bounded { inner, owners, callers, part }))
+    Ok(Within { inner, owners, part })
 }
 
 fn no_directory(path: &str, error: Error) -> Error {
@@ -91,6 +115,8 @@ struct Bounded {
     /// What becomes of each call's caller, if the session is a machine's.
     callers: Option<Callers>,
     part: Part,
+    /// It may refer to inodes by their numbers alone.
+    holds: bool,
 }
 
 /// What has to be known of a request to show its reply.
@@ -127,6 +153,12 @@ impl Bounded {
         mut req: Request,
     ) -> std::result::Result<(Request, Asked), Answered> {
         let mut asked = Asked::Other;
+        if let Request::HoldMany { inodes } = &mut req
+            && self.holds
+        {
+            inodes.iter_mut().try_for_each(|held| self.part.enter(&mut held.ino))?;
+            return Ok((req, asked));
+        }
         match concern::of(&mut req) {
             Concern::Volume => return Err(errno(libc::EPERM).into()),
             Concern::Upwards if !self.part.is_all() => return Err(errno(libc::EINVAL).into()),

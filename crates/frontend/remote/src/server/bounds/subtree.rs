@@ -77,6 +77,7 @@ impl Part {
                 self.show(&mut entry.ino)?;
                 entry.attr.as_mut().map_or(Ok(()), |attr| self.show_attr(attr))
             }),
+            Reply::Gone(inodes) => inodes.iter_mut().try_for_each(|ino| self.show(ino)),
             Reply::Published { names, files } => self.show_changed(names, files),
             Reply::Compounded(Compounded::Done { values, names, files, written }) => {
                 for value in values {
@@ -103,7 +104,6 @@ impl Part {
             | Reply::Durable(_)
             | Reply::Section(_)
             | Reply::Leased { .. }
-            | Reply::Gone(_)
             | Reply::Lock(_)
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)
@@ -147,20 +147,20 @@ impl Part {
 
 /// The cache of a client whose root is a directory of the volume. A session is told of changes of
 /// the volume's root, too: they stop here.
-pub(super) struct Within {
+pub(super) struct Below {
     cache: Arc<dyn Cache>,
     /// Set when the directory is found; the client is told nothing before that.
     part: Arc<OnceLock<Part>>,
 }
 
-impl Within {
+impl Below {
     /// The cache that a session has in the place of `cache`.
     pub fn before(cache: Arc<dyn Cache>, part: Arc<OnceLock<Part>>) -> Arc<dyn Cache> {
         Arc::new(Self { cache, part })
     }
 }
 
-impl Cache for Within {
+impl Cache for Below {
     fn take_back(&self, mut notice: Notice) {
         let Some(part) = self.part.get() else { return };
         part.show_notice(&mut notice);

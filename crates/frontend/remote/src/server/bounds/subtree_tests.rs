@@ -180,7 +180,7 @@ fn notice(owed: &mut Owed, inodes: &[InodeNr]) -> Notice {
 #[test]
 fn notices_are_of_what_the_client_may_see() {
     let (kept, part) = (Arc::new(Kept::default()), Arc::new(OnceLock::new()));
-    let cache = Within::before(kept.clone(), part.clone());
+    let cache = Below::before(kept.clone(), part.clone());
     for all in [false, true] {
         let tell = |inodes: &[InodeNr]| {
             let mut owed = Owed::default();

@@ -1,11 +1,10 @@
 //! Calls as a server that has clients who come back looks at them.
 
+use crate::server::proofs::Power;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_calls::Kept;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{
-    Attr, Credentials, FileService, Handle, Held, ROOT_INO, Reply, Request, Target,
-};
+use siftfs_proto::{Credentials, FileService, Handle, ROOT_INO, Reply, Request, Target};
 
 /// What of a call's success is a promise that something is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ pub(in crate::server) fn is_of_file(
 /// # Errors
 /// `ESTALE` if the name is another file's by now, or the file went with the server.
 pub(in crate::server) fn answer_again(
-    service: &dyn FileService,
+    (service, power): (&dyn FileService, &Power),
     credentials: &Credentials,
     request: &Request,
     ino: InodeNr,
@@ -100,39 +99,10 @@ pub(in crate::server) fn answer_again(
         | R::Link { parent, name, .. } => lookup(*parent, name).map(Reply::Entry),
         R::Create { parent, name, .. } => {
             let attr = lookup(*parent, name)?;
-            let opened = service.call(credentials, R::open(ino, Access::Both))?.opened()?;
+            let opened = power.call(R::open(ino, Access::Both))?.opened()?;
             Ok(Reply::Created { attr, handle: opened })
         }
         R::TmpFile { .. } => Err(errno(libc::ESTALE)),
         _ => Ok(Reply::Done),
     }
-}
-
-/// The answer of a call that an earlier session of the client carried out, in this session: the
-/// references and handles of the other one are nothing here.
-///
-/// # Errors
-/// `ESTALE` if the file is gone by now.
-pub(in crate::server) fn in_this_session(service: &dyn FileService, reply: Reply) -> Result<Reply> {
-    let root = Credentials::default();
-    match reply {
-        Reply::Entry(attr) => hold(service, &attr).map(Reply::Entry),
-        Reply::Created { attr, .. } => {
-            let attr = hold(service, &attr)?;
-            let handle = service.call(&root, Request::open(attr.ino, Access::Both))?.opened()?;
-            Ok(Reply::Created { attr, handle })
-        }
-        reply => Ok(reply),
-    }
-}
-
-/// Counts a reference to a file that was known before.
-fn hold(service: &dyn FileService, known: &Attr) -> Result<Attr> {
-    let root = Credentials::default();
-    let held = Held { ino: known.ino, generation: known.generation, count: 1 };
-    let gone = service.call(&root, Request::HoldMany { inodes: vec![held] })?.gone()?;
-    if !gone.is_empty() {
-        return Err(errno(libc::ESTALE));
-    }
-    service.call(&root, Request::GetAttr { file: known.ino.into() })?.attr()
 }

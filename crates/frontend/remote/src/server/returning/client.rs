@@ -3,6 +3,7 @@
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Result};
 use siftfs_calls::{Done, SLOTS};
+use siftfs_keys::Fingerprint;
 use siftfs_proto::{FileService, Reply};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(super) struct Progress {
     pub repeated: bool,
     /// When it was heard of last.
     pub since: Instant,
+    /// When it began.
+    pub begun: Instant,
 }
 
 /// The session of a connection that is lost.
@@ -39,6 +42,8 @@ struct Earlier {
 pub(super) struct Client {
     /// Its connection, if it has one, and how it is told something.
     pub connection: Option<(u64, Arc<Outbox>)>,
+    /// The key of its machine, if it came by one.
+    pub key: Option<Fingerprint>,
     /// It may repeat and reclaim.
     pub returning: Option<Progress>,
     /// When it came or went last.
@@ -69,8 +74,8 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, returning, busy, earlier, places, keeps) = Default::default();
-        Self { connection, returning, since: Instant::now(), busy, earlier, places, keeps }
+        let (connection, key, returning, busy, earlier, places, keeps) = Default::default();
+        Self { connection, key, returning, since: Instant::now(), busy, earlier, places, keeps }
     }
 }
 
@@ -82,7 +87,8 @@ impl Client {
             older.cut();
         }
         self.since = now;
-        self.returning = returns.then_some(Progress { at: None, repeated: false, since: now });
+        self.returning =
+            returns.then_some(Progress { at: None, repeated: false, since: now, begun: now });
     }
 
     /// Nothing that came by this connection is carried out any more.

@@ -6,7 +6,7 @@ mod calls;
 mod client;
 mod keeper;
 
-pub(super) use calls::{Promise, answer_again, file_of, in_this_session, is_of_file, promise};
+pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
 use super::outbox::Outbox;
@@ -14,6 +14,7 @@ use book::{Book, Part};
 use client::{Client, Progress, Repeated};
 use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
+use siftfs_keys::Fingerprint;
 use siftfs_proto::{FileService, Recovered, Reply};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -28,6 +29,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const AWAY: Duration = Duration::from_secs(60);
 /// Clients that a server knows.
 const CLIENTS: usize = 256;
+/// Of those, clients with the same key.
+const OF_ONE_KEY: usize = 32;
+/// How long others wait for clients that go on coming back, but do not come to the end.
+const ALL: Duration = Duration::from_secs(30);
 /// How often a call that waits looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -36,6 +41,9 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Before {
     /// The book's path; without one, nothing survives the server.
     pub book: Option<PathBuf>,
+    /// The path of the secret by which the server knows again what it, or one before it, has
+    /// granted to clients whose callers are checked; it is made if it is not there.
+    pub secret: Option<PathBuf>,
     /// The volume's epoch.
     pub epoch: u64,
     /// What the volume's recovery found; `None` if there was none, or nobody knows.
@@ -117,7 +125,7 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: path, epoch, found } = before;
+        let Before { book: path, epoch, found, .. } = before;
         let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
         match (parts.last_mut(), found) {
             (Some((_, newest)), _) if newest.ended => {}
@@ -183,13 +191,18 @@ impl Clients {
     ///
     /// # Errors
     /// There are too many, or the book cannot be written.
-    pub fn arrive(&self, returning: Returning, outbox: &Arc<Outbox>) -> Result<(Back, Connection)> {
+    pub fn arrive(
+        &self,
+        returning: Returning,
+        key: Option<Fingerprint>,
+        outbox: &Arc<Outbox>,
+    ) -> Result<(Back, Connection)> {
         let Returning { client: id, instance } = returning;
         let mut state = self.lock();
         let now = Instant::now();
         state.forget(now);
-        if !state.clients.contains_key(&id) && state.clients.len() >= CLIENTS {
-            return Err(Error::Refused(format!("too many clients come back, at most {CLIENTS}")));
+        if !state.clients.contains_key(&id) {
+            state.has_room(key)?;
         }
         state.connections += 1;
         let number = state.connections;
@@ -212,6 +225,7 @@ impl Clients {
         }
         let known = expected || state.clients.contains_key(&id);
         let client = state.clients.entry(id).or_default();
+        client.key = key;
         client.connects((number, outbox.clone()), now, known && back != Back::New);
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
@@ -620,6 +634,19 @@ impl Part {
 }
 
 impl State {
+    /// May one more client with this key come?
+    fn has_room(&self, key: Option<Fingerprint>) -> Result<()> {
+        let refuse = |why| Err(Error::Refused(why));
+        if self.clients.len() >= CLIENTS {
+            return refuse(format!("too many clients come back, at most {CLIENTS}"));
+        }
+        let own = self.clients.values().filter(|client| client.key == key).count();
+        match key.is_some() && own >= OF_ONE_KEY {
+            true => refuse(format!("too many clients of one key come back, at most {OF_ONE_KEY}")),
+            false => Ok(()),
+        }
+    }
+
     fn of(&mut self, connection: Connection) -> Option<&mut Client> {
         let client = self.clients.get_mut(&connection.client)?;
         let own =
@@ -653,9 +680,11 @@ impl State {
             }
         }
         for (id, client) in &mut self.clients {
+            let Some(progress) = &client.returning else { continue };
             // One that waits for others is not the one that is waited for.
-            if client.returning.as_ref().is_some_and(|r| r.at.is_none() && now - r.since > GRACE) {
-                tracing::warn!(client = id, "a client stands still while it comes back");
+            let stands_still = progress.at.is_none() && now - progress.since > GRACE;
+            if stands_still || now - progress.begun > ALL {
+                tracing::warn!(client = id, "a client takes too long to come back");
                 client.returning = None;
             }
         }

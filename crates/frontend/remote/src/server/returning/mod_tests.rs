@@ -42,7 +42,8 @@ fn outbox() -> Arc<Outbox> {
 }
 
 fn server(path: &Path, epoch: u64, found: Option<Recovered>) -> Arc<Clients> {
-    let before = Before { book: Some(path.into()), epoch, found: found.map(Arc::new) };
+    let before =
+        Before { book: Some(path.into()), epoch, found: found.map(Arc::new), ..Before::default() };
     Arc::new(Clients::new(VOLUME, before).unwrap())
 }
 
@@ -51,7 +52,7 @@ fn found(epoch: u64) -> Option<Recovered> {
 }
 
 fn arrive(clients: &Clients, client: u64, instance: u64) -> (Back, Connection) {
-    clients.arrive(Returning { client, instance }, &outbox()).unwrap()
+    clients.arrive(Returning { client, instance }, None, &outbox()).unwrap()
 }
 
 fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
