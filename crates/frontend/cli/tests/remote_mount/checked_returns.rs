@@ -44,6 +44,7 @@ fn r52_a_users_files_stay_open() {
             std::fs::rename(path("open/f"), path("open/g")).unwrap();
             closed.write_all_at(b"before", 0).unwrap();
             chmod(path("open/closed"), Mode::from_raw_mode(0)).unwrap();
+            gone.sync_all().unwrap();
             std::fs::remove_file(path("open/gone")).unwrap();
             (file, closed, gone)
         });

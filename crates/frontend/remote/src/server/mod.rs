@@ -7,6 +7,7 @@ mod identity;
 mod lends;
 mod notices;
 mod outbox;
+mod process;
 mod proofs;
 mod returning;
 pub(crate) use returning::draw;

@@ -10,6 +10,7 @@ use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
+use super::process::Process;
 use super::proofs::{Power, Prover};
 use super::returning::{Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
@@ -17,7 +18,7 @@ use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
 use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, Proven, SLOTS, ToServer};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
-use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
+use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
@@ -88,7 +89,7 @@ pub(super) struct Session<'a> {
     /// The session ends with all that it has, and not only its connection.
     told: AtomicBool,
     /// The process at the other end, if it is one of this machine.
-    process: Option<Peer>,
+    process: Option<Process>,
 }
 
 /// Serves a connection to its end.
@@ -132,7 +133,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         over: AtomicBool::new(false),
         left: AtomicBool::new(false),
         told: AtomicBool::new(false),
-        process,
+        process: process.and_then(Process::of),
     };
     session.serve();
     if let Some(returned) = session.opened.returned {
@@ -430,16 +431,11 @@ impl Session<'_> {
 
     /// How the connection ends. A process that has ended does not come back.
     fn leaving(&self) -> Leaving {
-        let lives = |peer: Peer| {
-            let process = i32::try_from(peer.pid).ok().and_then(rustix::process::Pid::from_raw);
-            let exists =
-                |pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
-            process.is_none_or(exists)
-        };
         match (self.left.load(Ordering::Acquire), self.told.load(Ordering::Acquire)) {
             (true, _) => Leaving::ForGood,
             (_, true) => Leaving::Ended,
-            _ if self.server.is_ending() || !self.process.is_none_or(lives) => Leaving::Ended,
+            _ if self.server.is_ending() => Leaving::Ended,
+            _ if self.process.as_ref().is_some_and(Process::has_ended) => Leaving::Ended,
             _ => Leaving::Lost,
         }
     }
