@@ -225,7 +225,7 @@ fn opened(volume: [u8; 16]) -> FromServer {
 fn a_server_that_breaks_a_rule_is_left() {
     let settled = FromServer::Settled { slot: 1, number: 2 };
     let result = Ok(Box::new(Reply::Done));
-    let owing = FromServer::Owing { slot: 1, number: 2, result, done: None, proofs: Vec::new() };
+    let owing = FromServer::Owing { slot: 1, number: 2, result, done: None, proofs: None };
     let again = opened([0; 16]);
     let durable = FromServer::Durable { order: 1 };
     let notice = FromServer::Notice { notice: 0, all: false, told: Told::default() };

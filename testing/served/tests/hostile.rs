@@ -48,7 +48,7 @@ fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {
 
 fn call(slot: u32, number: u64, request: Request) -> ToServer {
     let (credentials, request) = (Credentials::default(), Box::new(request));
-    ToServer::Call { slot, number, credentials, request, change: None, proofs: Vec::new() }
+    ToServer::Call { slot, number, credentials, request, change: None, proofs: None }
 }
 
 /// What the server says before it ends the connection.

@@ -206,7 +206,7 @@ pub enum ToServer {
         change: Option<Change>,
         /// Of a client that comes back to a server that checks its callers: what was granted of the
         /// inodes that a kept change names, or of those that it wants back, in their order.
-        proofs: Vec<Proven>,
+        proofs: Option<Vec<Proven>>,
     },
     /// As a `Call` of [`Request::LeaseWrite`], in a session that lends. The data lie in whole
     /// blocks, each byte where the file's own block has it, so that they need not be in the
@@ -292,7 +292,7 @@ pub enum FromServer {
         done: Option<Done>,
         /// Codes for what was granted by this, in the order of the reply, to a client that comes
         /// back and whose callers are checked.
-        proofs: Vec<Proof>,
+        proofs: Option<Vec<Proof>>,
     },
     /// As `Answer`, of a change in a session that caches: it is made, and other sessions still show
     /// what was before. The slot is free. `Settled` follows, and before that the client tells
@@ -308,7 +308,7 @@ pub enum FromServer {
         done: Option<Done>,
         /// Codes for what was granted by this, in the order of the reply, to a client that comes
         /// back and whose callers are checked.
-        proofs: Vec<Proof>,
+        proofs: Option<Vec<Proof>>,
     },
     /// No session shows any more what was before a change that was answered by `Owing`.
     Settled {

@@ -320,7 +320,7 @@ pub fn to_server() -> Vec<ToServer> {
         credentials: credentials.clone(),
         request: Box::new(request),
         change: None,
-        proofs: Vec::new(),
+        proofs: None,
     }));
     all.extend(changes().map(|change| ToServer::Call {
         slot: 1,
@@ -328,7 +328,7 @@ pub fn to_server() -> Vec<ToServer> {
         credentials: credentials.clone(),
         request: Box::new(Request::StatFs),
         change: Some(change),
-        proofs: proven(),
+        proofs: Some(proven()),
     }));
     let back = Returning { client: 7, instance: u64::MAX };
     let claim = Claim::Kernel;
@@ -389,14 +389,14 @@ pub fn from_server() -> Vec<FromServer> {
             number: 2,
             result: Err(Error::Posix(5)),
             done,
-            proofs: vec![[8; 16]],
+            proofs: Some(vec![[8; 16]]),
         },
         FromServer::Owing {
             slot: 3,
             number: 4,
             result: Ok(Box::new(Reply::Flags(5))),
             done,
-            proofs: Vec::new(),
+            proofs: None,
         },
         FromServer::Settled { slot: 6, number: 7 },
         FromServer::Recall { lease: LeaseId(8) },
@@ -406,7 +406,7 @@ pub fn from_server() -> Vec<FromServer> {
         number,
         result: Ok(Box::new(reply)),
         done: None,
-        proofs: Vec::new(),
+        proofs: None,
     }));
     all
 }

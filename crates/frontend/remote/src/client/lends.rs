@@ -57,7 +57,7 @@ pub(super) fn message(
             ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks }
         }
         request => {
-            let (request, proofs) = (Box::new(request), Vec::new());
+            let (request, proofs) = (Box::new(request), None);
             ToServer::Call { slot, number, credentials, request, change: None, proofs }
         }
     }

@@ -333,6 +333,7 @@ impl Link {
             Some(_) => lends::message((slot, number), cred.clone(), req),
             None => {
                 let (credentials, request) = (cred.clone(), Box::new(req));
+                let proofs = (!proofs.is_empty()).then_some(proofs);
                 ToServer::Call { slot, number, credentials, request, change, proofs }
             }
         };

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 /// Notices that a server may have open. All its other sessions together do not wait for more.
 const MOST_NOTICES: usize = 1 << 18;
 
-fn said(result: Result<Box<Reply>>, done: Option<Done>, proofs: Vec<Proof>) -> Said {
-    (result.map(|reply| *reply), Noted { done, proofs })
+fn said(result: Result<Box<Reply>>, done: Option<Done>, proofs: Option<Vec<Proof>>) -> Said {
+    (result.map(|reply| *reply), Noted { done, proofs: proofs.unwrap_or_default() })
 }
 
 impl Link {

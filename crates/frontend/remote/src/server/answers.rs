@@ -39,12 +39,12 @@ pub(super) struct Answers {
 pub(super) struct Answer {
     pub result: Result<Reply>,
     pub done: Option<Done>,
-    pub proofs: Vec<Proof>,
+    pub proofs: Option<Vec<Proof>>,
 }
 
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
-        Self { result: Err(error), done: None, proofs: Vec::new() }
+        Self { result: Err(error), done: None, proofs: None }
     }
 }
 
@@ -96,9 +96,10 @@ impl Answers {
     pub fn answer(&self, request: &Request, result: Result<Reply>, done: Option<Done>) -> Answer {
         self.note_opened(request, &result);
         let proofs = match (&self.prover, &result) {
-            (Some(prover), Ok(reply)) => prover.of(request, reply),
-            _ => Vec::new(),
+            (Some(prover), Ok(reply)) => Some(prover.of(request, reply)),
+            _ => None,
         };
+        let proofs = proofs.filter(|proofs| !proofs.is_empty());
         Answer { result, done, proofs }
     }
 

@@ -166,14 +166,7 @@ pub(super) fn as_call(message: ToServer) -> std::result::Result<ToServer, String
         ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks } => {
             let data = taken((offset, len as usize), &blocks)?;
             let request = Box::new(Request::LeaseWrite { lease, offset, data, time });
-            Ok(ToServer::Call {
-                slot,
-                number,
-                credentials,
-                request,
-                change: None,
-                proofs: Vec::new(),
-            })
+            Ok(ToServer::Call { slot, number, credentials, request, change: None, proofs: None })
         }
         message => Ok(message),
     }

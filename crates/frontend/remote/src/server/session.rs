@@ -250,7 +250,7 @@ impl Session<'_> {
         while let Some((message, entry)) = self.receive() {
             let call = match (message, entry) {
                 (ToServer::Call { slot, number, credentials, request, change, proofs }, entry) => {
-                    let request = *request;
+                    let (request, proofs) = (*request, proofs.unwrap_or_default());
                     Call { slot, number, credentials, request, change, proofs, entry }
                 }
                 (ToServer::Taken { notice }, _) => {
