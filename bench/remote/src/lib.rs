@@ -4,6 +4,7 @@
 //! One file has one figure. A figure is a function of [`Plan`] that answers an [`Output`]; it works
 //! on servers and mounts of a [`stage`], and what it finds becomes the rows of a [`table`].
 
+mod beside;
 pub mod cached;
 pub mod death;
 mod pin;
@@ -13,6 +14,7 @@ pub mod sync;
 mod table;
 pub mod two;
 
+pub use beside::Beside;
 pub use pin::Pin;
 use siftfs_rig::figure::Output;
 use siftfs_rig::place::{Place, Result};
@@ -33,6 +35,8 @@ pub struct Plan<'a> {
     pub pin: Pin,
     /// Files of an archive; the other programs' work follows from it.
     pub files: usize,
+    /// Directories of other file systems that `programs` works in as well.
+    pub beside: &'a [Beside],
 }
 
 /// A figure.

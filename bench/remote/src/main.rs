@@ -1,7 +1,7 @@
 //! `siftfs-remote-bench`, which `siftfs bench remote-...` becomes.
 
 use clap::{Args, Parser, Subcommand};
-use siftfs_remote_bench::{Measure, Pin, Plan, cached, death, programs, sync, two};
+use siftfs_remote_bench::{Beside, Measure, Pin, Plan, cached, death, programs, sync, two};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +49,10 @@ struct Common {
     /// Files of the archive in "programs"; the other programs' work follows from it
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(20..=100_000))]
     files: u32,
+    /// An empty directory of another file system, such as NFS, which "programs" works in as well;
+    /// how many times its rate a remote mount is to have
+    #[arg(long, value_name = "NAME=DIR[=RATIO]")]
+    beside: Vec<Beside>,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -60,7 +64,8 @@ fn figure(common: &Common, measure: Measure) -> Result<()> {
     let siftfs = own.with_file_name("siftfs");
     let Common { rounds, pin, files, .. } = *common;
     let (time, files) = (Duration::from_millis(common.time), files as usize);
-    let output = measure(&Plan { place: &place, siftfs: &siftfs, rounds, time, pin, files })?;
+    let (place, siftfs, beside) = (&place, &*siftfs, &*common.beside);
+    let output = measure(&Plan { place, siftfs, rounds, time, pin, files, beside })?;
     match common.json {
         true => println!("{:#}", output.json),
         false => print!("{}", output.text),

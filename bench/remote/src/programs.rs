@@ -1,9 +1,9 @@
 //! Real programs on remote mounts, beside a local one: tar unpacks small files, git clones a
 //! repository, SQLite commits with a write-ahead log.
 
-use crate::Plan;
 use crate::stage::{Served, Stage, Way, calls, unmount};
 use crate::table::{Compared, Row, Side, Target, show};
+use crate::{Beside, Plan};
 use siftfs_rig::figure::{Output, Spread};
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Place, Result, failed};
@@ -19,6 +19,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Files of a directory of the archive.
 const PER_DIR: usize = 50;
+/// Size of a volume.
+const SIZE: &str = "256M";
 /// Commits of the repository.
 const COMMITS: usize = 5;
 
@@ -143,40 +145,80 @@ fn sqlite(dir: &Path) -> Command {
     command
 }
 
-/// A mount, and what was measured of it: rates of each program, and calls to its server.
+/// What programs work on, and what was measured of it: rates of each program, and calls to the
+/// server of a mount that has one.
 struct System {
-    name: &'static str,
-    mount: Volume,
+    name: String,
+    dir: PathBuf,
+    mount: Option<Volume>,
+    /// What a remote mount's rate is to be, to this one's; none of a remote mount.
+    target: Option<Option<Target>>,
     rates: [Vec<f64>; 3],
     calls: [Vec<f64>; 3],
 }
 
 impl System {
-    fn new(name: &'static str, mount: Volume) -> Self {
-        Self { name, mount, rates: Default::default(), calls: Default::default() }
+    fn of_mount(name: &str, mount: Volume, target: Option<Option<Target>>) -> Self {
+        let (dir, mount, name) = (mount.dir.clone(), Some(mount), name.into());
+        Self { name, dir, mount, target, rates: Default::default(), calls: Default::default() }
+    }
+
+    fn of_beside(beside: &Beside) -> Self {
+        let (name, dir) = (beside.name.clone(), beside.dir.clone());
+        let target = Some(beside.target.map(Target::AtLeast));
+        let (rates, calls) = Default::default();
+        Self { name, dir, mount: None, target, rates, calls }
+    }
+
+    /// Calls to the server so far.
+    fn calls(&self) -> Result<Option<u64>> {
+        self.mount.as_ref().map_or(Ok(None), calls)
+    }
+
+    /// Nothing is left to be made durable.
+    fn settle(&self) -> Result<()> {
+        let synced = || rustix::fs::syncfs(File::open(&self.dir)?).map_err(io::Error::from);
+        match &self.mount {
+            Some(mount) => mount.sync(),
+            None => synced().map_err(failed(self.dir.display())),
+        }
     }
 
     fn round(&mut self, which: usize, inputs: &Inputs) -> Result<()> {
-        let dir = self.mount.dir.join("work");
+        let dir = self.dir.join("work");
         fs::create_dir(&dir).map_err(failed(dir.display()))?;
-        self.mount.sync()?;
-        let before = calls(&self.mount)?;
-        let rate = PROGRAMS[which].run(&dir, inputs).map_err(failed(self.name))?;
+        self.settle()?;
+        let before = self.calls()?;
+        let rate = PROGRAMS[which].run(&dir, inputs).map_err(failed(&self.name))?;
         self.rates[which].push(rate);
-        if let (Some(before), Some(after)) = (before, calls(&self.mount)?) {
+        if let (Some(before), Some(after)) = (before, self.calls()?) {
             self.calls[which].push((after - before) as f64);
         }
-        fs::remove_dir_all(&dir).map_err(failed(dir.display()))
+        fs::remove_dir_all(&dir).map_err(failed(dir.display()))?;
+        self.settle()
     }
 
     fn side(&self, which: usize) -> Side {
-        let seconds: Vec<f64> = self.rates[which].iter().map(|rate| 1.0 / rate).collect();
-        let mut side = Side::new(self.name, seconds.iter().map(|s| s * 1000.0).collect());
+        let milliseconds = self.rates[which].iter().map(|rate| 1000.0 / rate);
+        let mut side = Side::new(&self.name, milliseconds.collect());
         if !self.calls[which].is_empty() {
             side.note = format!("{:.0} calls to the server", Spread::of(&self.calls[which]).median);
         }
         side
     }
+}
+
+/// Every remote mount's rates, to those of each other system.
+fn compared(systems: &[System], which: usize) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for other in systems {
+        let Some(target) = other.target else { continue };
+        for remote in systems.iter().filter(|system| system.target.is_none()) {
+            let what = format!("rate by {}, to {}", remote.name, other.name);
+            all.push(Compared::ratio(&what, &remote.rates[which], &other.rates[which], target));
+        }
+    }
+    all
 }
 
 /// Measures it.
@@ -186,16 +228,16 @@ impl System {
 pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     let stage = Stage::new(plan)?;
     let inputs = Inputs::new(plan.place, plan.files)?;
-    let mut systems = Vec::new();
-    let mut servers = Vec::new();
+    let (mut systems, mut servers) = (Vec::new(), Vec::new());
     for (name, way) in [("by-unix", Way::Unix), ("by-keys", Way::Keys)] {
-        let served = stage.serve(&stage.make(name, "1G")?, way, &[])?;
-        systems
-            .push(System::new(way.name(), stage.mount_served(&served, &format!("{name}-mount"))?));
+        let served = stage.serve(&stage.make(name, SIZE)?, way, &[])?;
+        let mount = stage.mount_served(&served, &format!("{name}-mount"))?;
+        systems.push(System::of_mount(way.name(), mount, None));
         servers.push(served);
     }
-    let own = stage.make("local", "1G")?;
-    systems.push(System::new("local", stage.mount(&own, "local", "")?));
+    let local = stage.mount(&stage.make("local", SIZE)?, "local", "")?;
+    systems.push(System::of_mount("local", local, Some(Some(Target::AtLeast(0.4)))));
+    systems.extend(plan.beside.iter().map(System::of_beside));
     for round in 0..plan.rounds as usize {
         for which in 0..PROGRAMS.len() {
             for i in 0..systems.len() {
@@ -207,15 +249,11 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     }
     let rows = PROGRAMS.iter().enumerate().map(|(which, program)| {
         let sides = systems.iter().map(|system| system.side(which)).collect();
-        let local = &systems[systems.len() - 1].rates[which];
-        let compared = systems.iter().take(servers.len()).map(|system| {
-            let what = format!("rate by {}, to local", system.name);
-            Compared::ratio(&what, &system.rates[which], local, Some(Target::AtLeast(0.4)))
-        });
-        Row { name: program.name(&inputs), unit: "ms", sides, compared: compared.collect() }
+        let compared = compared(&systems, which);
+        Row { name: program.name(&inputs), unit: "ms", sides, compared }
     });
     let rows: Vec<Row> = rows.collect();
-    let mounts: Vec<Volume> = systems.into_iter().map(|system| system.mount).collect();
+    let mounts: Vec<Volume> = systems.into_iter().filter_map(|system| system.mount).collect();
     unmount(&mounts)?;
     servers.into_iter().try_for_each(Served::end)?;
     Ok(show(
