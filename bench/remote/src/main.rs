@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Bytes that must be free.
-const NEEDED: u64 = 4 << 30;
+const NEEDED: u64 = 2 << 30;
 
 /// Measures a volume that another process serves, beside one of the program's or mount's own
 #[derive(Parser)]

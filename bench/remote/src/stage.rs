@@ -123,10 +123,8 @@ impl<'a> Stage<'a> {
     pub fn mount(&self, what: &Path, name: &str, options: &str) -> Result<Volume> {
         self.plan.place.go_on()?;
         let dir = self.plan.place.mount_point(name)?;
-        let program = self.plan.siftfs.to_owned();
-        let volume = Volume { program, image: what.to_owned(), dir };
-        volume.mount_with(&["-o", options])?;
-        Ok(volume)
+        run(self.plan.siftfs, &["mount", "-o", options, arg(what)?, arg(&dir)?])?;
+        Ok(Volume { program: self.plan.siftfs.to_owned(), image: what.to_owned(), dir })
     }
 
     /// Mounts what is served.
