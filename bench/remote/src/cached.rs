@@ -127,7 +127,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     let pairs = pairs(&stage, &served)?;
     // By operation, pair and front, a rate for each round.
     let mut rates: [[[Vec<f64>; 2]; 2]; 3] = Default::default();
-    for round in 0..plan.rounds as usize {
+    for round in plan.rounds() {
         for i in 0..OPS.len() * 4 {
             plan.place.go_on()?;
             let (op, pair, front) = (i / 4, i / 2 % 2, (i + round) % 2);

@@ -130,7 +130,7 @@ fn both_return(
 }
 
 /// A program that connects anew, and makes a file.
-fn stranger(address: String, number: u32) -> JoinHandle<siftfs::Result<Instant>> {
+fn stranger(address: String, number: usize) -> JoinHandle<siftfs::Result<Instant>> {
     thread::spawn(move || {
         let address = address.parse()?;
         let reached = (&siftfs::transport(), None);
@@ -147,7 +147,7 @@ fn one_returns(
     plan: &Plan<'_>,
     (stage, served): (&Stage<'_>, &mut Served),
     mounts: &[Volume; 2],
-    (times, round): (&mut Times, u32),
+    (times, round): (&mut Times, usize),
 ) -> Result<()> {
     let [stays, gone] = mounts;
     let (one, other) = (Writer::start(stays)?, Writer::start(gone)?);
@@ -224,7 +224,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     let stays = stage.mount_served(&served, "stays")?;
     let mut times = Times::default();
     let mut mounts = [stays, stage.mount_served(&served, "other-0")?];
-    for round in 0..plan.rounds {
+    for round in plan.rounds() {
         both_return(plan, (&stage, &mut served), &mounts, &mut times)?;
         one_returns(plan, (&stage, &mut served), &mounts, (&mut times, round))?;
         detach(&mounts[1].dir)?;

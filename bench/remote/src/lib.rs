@@ -39,5 +39,13 @@ pub struct Plan<'a> {
     pub beside: &'a [Beside],
 }
 
+impl Plan<'_> {
+    /// The rounds, each of which is said when it begins.
+    fn rounds(&self) -> impl Iterator<Item = usize> {
+        let rounds = self.rounds;
+        (0..rounds as usize).inspect(move |round| eprintln!("round {} of {rounds}", round + 1))
+    }
+}
+
 /// A figure.
 pub type Measure = fn(&Plan<'_>) -> Result<Output>;

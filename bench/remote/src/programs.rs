@@ -238,7 +238,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     let local = stage.mount(&stage.make("local", SIZE)?, "local", "")?;
     systems.push(System::of_mount("local", local, Some(Some(Target::AtLeast(0.4)))));
     systems.extend(plan.beside.iter().map(System::of_beside));
-    for round in 0..plan.rounds as usize {
+    for round in plan.rounds() {
         for which in 0..PROGRAMS.len() {
             for i in 0..systems.len() {
                 plan.place.go_on()?;

@@ -124,7 +124,7 @@ const HOWS: [How; 2] = [How::Compound, How::Two];
 /// All programs, each in both ways; rounds begin with another one each.
 fn rounds(plan: &Plan<'_>, programs: &mut [Program]) -> Result<Vec<[Times; 2]>> {
     let mut all: Vec<[Times; 2]> = programs.iter().map(|_| Default::default()).collect();
-    for round in 0..plan.rounds as usize {
+    for round in plan.rounds() {
         for i in 0..programs.len() * HOWS.len() {
             plan.place.go_on()?;
             let job = (i + round) % (programs.len() * HOWS.len());

@@ -127,7 +127,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     let stage = Stage::new(plan)?;
     let systems = [System::new(&stage, "two", 2)?, System::new(&stage, "one", 1)?];
     let mut rates: [[Vec<f64>; 2]; 3] = Default::default();
-    for round in 0..plan.rounds as usize {
+    for round in plan.rounds() {
         for i in 0..OPS.len() * 2 {
             plan.place.go_on()?;
             let (op, which) = (i / 2, (i + round) % 2);

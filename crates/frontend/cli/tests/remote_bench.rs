@@ -22,7 +22,11 @@ fn figure(measure: Measure, beside: &[Beside]) -> Vec<(usize, usize)> {
     for row in rows {
         for side in list(row, "sides") {
             assert!(["us", "ms", "/s"].iter().any(|unit| number(&side[unit])), "{row:#}");
-            assert!(output.text.contains(side["name"].as_str().expect("a name")), "{}", output.text);
+            assert!(
+                output.text.contains(side["name"].as_str().expect("a name")),
+                "{}",
+                output.text
+            );
         }
         assert!(list(row, "compared").iter().all(|ratio| number(&ratio["ratio"])), "{row:#}");
     }
