@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const FILES: usize = 64;
 /// Between the death and the next server: nothing of the old one is on its way any more.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The same where the server is away for longer: its clients dial less often then.
+const AWAY: Duration = Duration::from_secs(3);
 /// How long a writer may wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The grace time, in milliseconds (`docs/design/lost-server.md`, L5).
@@ -84,13 +86,22 @@ impl Writer {
     }
 }
 
-/// A round's times, in milliseconds.
+/// A server's death after which both mounts come back, a number for each round, in milliseconds.
 #[derive(Default)]
-struct Times {
+struct Both {
     /// From the start of the server until it says that it listens.
     recovery: Vec<f64>,
     /// From there to the first answer to each of the mounts; the later one.
     returned: Vec<f64>,
+}
+
+/// All that is measured, a number for each round, in milliseconds.
+#[derive(Default)]
+struct Times {
+    /// The server is there again at once.
+    at_once: Both,
+    /// It was away for longer.
+    away: Both,
     /// Recovery where one client does not come back.
     recovery_alone: Vec<f64>,
     /// From there to the first answer to the mount that came back.
@@ -114,12 +125,12 @@ fn both_return(
     plan: &Plan<'_>,
     (stage, served): (&Stage<'_>, &mut Served),
     mounts: &[Volume; 2],
-    times: &mut Times,
+    (times, away): (&mut Both, Duration),
 ) -> Result<()> {
     let [one, other] = [Writer::start(&mounts[0])?, Writer::start(&mounts[1])?];
     thread::sleep(plan.time);
     served.kill()?;
-    thread::sleep(PAUSE);
+    thread::sleep(away);
     let (started, listens) = again(stage, served)?;
     thread::sleep(Duration::from_millis(1500));
     let first = [one.first_after(started)?, other.first_after(started)?];
@@ -183,7 +194,6 @@ fn rows(times: Times) -> Vec<Row> {
         rounds: rounds.iter().map(|ms| ms / 1000.0).collect(),
         target,
     };
-    let returned = plain("seconds after recovery", &times.returned, target(1.0));
     let waited = plain("the mount's seconds after recovery", &times.waited, target(GRACE / 1000.0));
     let stranger =
         plain("the new client's seconds after recovery", &times.stranger, target(GRACE / 1000.0));
@@ -192,15 +202,20 @@ fn rows(times: Times) -> Vec<Row> {
         let after = after.into_iter().map(|(name, times)| Side::new(name, times));
         std::iter::once(first).chain(after).collect()
     };
+    let both = |name: &str, times: Both| Row {
+        name: name.into(),
+        unit: "ms",
+        compared: vec![plain("seconds after recovery", &times.returned, target(1.0))],
+        sides: sides(times.recovery, vec![("then, to a mount's first answer", times.returned)]),
+    };
     vec![
+        both(
+            "a server killed under load and started at once; both mounts come back",
+            times.at_once,
+        ),
+        both("... and started after 3 s", times.away),
         Row {
-            name: "a server killed under load and started again; both mounts come back".into(),
-            unit: "ms",
-            sides: sides(times.recovery, vec![("then, to a mount's first answer", times.returned)]),
-            compared: vec![returned],
-        },
-        Row {
-            name: "... and the daemon of one of the mounts killed with it".into(),
+            name: "... and started at once; the daemon of one of the mounts killed with it".into(),
             unit: "ms",
             sides: sides(
                 times.recovery_alone,
@@ -225,7 +240,9 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     let mut times = Times::default();
     let mut mounts = [stays, stage.mount_served(&served, "other-0")?];
     for round in plan.rounds() {
-        both_return(plan, (&stage, &mut served), &mounts, &mut times)?;
+        for (times, away) in [(&mut times.at_once, PAUSE), (&mut times.away, AWAY)] {
+            both_return(plan, (&stage, &mut served), &mounts, (times, away))?;
+        }
         one_returns(plan, (&stage, &mut served), &mounts, (&mut times, round))?;
         detach(&mounts[1].dir)?;
         mounts[1] = stage.mount_served(&served, &format!("other-{}", round + 1))?;
