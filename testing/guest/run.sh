@@ -80,6 +80,7 @@ for line in "${cases[@]}"; do
     status=$?
     if [ $status = 0 ]; then
         echo "test guest::$name ... ok ($((SECONDS - began)) s)"
+        [ ! -e "$state/figures" ] || cat "$state/figures"
         passed=$((passed + 1))
     else
         echo "test guest::$name ... FAILED ($((SECONDS - began)) s)"

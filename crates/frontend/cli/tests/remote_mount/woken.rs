@@ -25,7 +25,7 @@ fn calls_do_not_wake_the_thread_that_looks_for_the_server() {
     let served = Served::start();
     let mount = served.mount("m", "");
     let pid = mount.status()["pid"].as_u64().unwrap();
-    let file = OpenOptions::new().write(true).create(true).open(mount.path("f")).unwrap();
+    let file = OpenOptions::new().write(true).create_new(true).open(mount.path("f")).unwrap();
     file.sync_all().unwrap();
     let (before, calls) =
         (slept(pid, "siftfs-returns"), mount.status()["server"]["calls"].as_u64());
