@@ -9,6 +9,7 @@ pub mod cached;
 pub mod death;
 mod pin;
 pub mod programs;
+mod sleeps;
 mod stage;
 pub mod sync;
 mod table;

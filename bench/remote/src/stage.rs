@@ -171,6 +171,11 @@ impl Served {
         self.server().map(Device::address)
     }
 
+    /// The server's process.
+    pub fn pid(&self) -> Result<u32> {
+        self.server().map(Device::pid)
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         self.server.take().map_or(Ok(()), Device::kill)

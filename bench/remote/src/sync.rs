@@ -1,9 +1,9 @@
 //! 4 KiB written and made durable: by a served volume's program over shared memory, to a program
 //! that has the volume itself; and over TCP on loopback with keys, to without.
 
-use crate::Plan;
 use crate::stage::{Served, Stage, Way};
 use crate::table::{Compared, Row, Side, Target, show};
+use crate::{Plan, sleeps};
 use siftfs::{Claim, File, Rights, TransportOptions, Volume};
 use siftfs_base::Rng;
 use siftfs_rig::figure::{Output, Spread};
@@ -37,13 +37,21 @@ struct Program {
     volume: Volume,
     file: File,
     rng: Rng,
+    /// The server's process, if there is one.
+    server: Option<u32>,
 }
 
-/// Median and 99th of 100 of the times, in microseconds, of one program in one way.
+/// Of one program in one way, a number for each round.
 #[derive(Default)]
 struct Times {
+    /// The median time, in microseconds.
     p50: Vec<f64>,
+    /// What 99 of 100 took at most, in microseconds.
     p99: Vec<f64>,
+    /// How often a thread of this process went to sleep, by operation.
+    sleeps: Vec<f64>,
+    /// The same of the server's.
+    server_sleeps: Vec<f64>,
 }
 
 fn said(e: impl std::fmt::Display) -> Failed {
@@ -51,9 +59,15 @@ fn said(e: impl std::fmt::Display) -> Failed {
 }
 
 impl Program {
-    fn new(name: &'static str, volume: Volume) -> Result<Self> {
+    fn new(name: &'static str, volume: Volume, server: Option<u32>) -> Result<Self> {
         let file = volume.open_file("/file").map_err(said)?;
-        Ok(Self { name, volume, file, rng: Rng::new(1) })
+        Ok(Self { name, volume, file, rng: Rng::new(1), server })
+    }
+
+    /// How often threads have slept: of this process, and of the server.
+    fn slept(&self) -> Result<(u64, u64)> {
+        let own = sleeps::of(std::process::id())?;
+        Ok((own, self.server.map_or(Ok(0), sleeps::of)?))
     }
 
     fn once(&mut self, how: How, data: &[u8]) -> siftfs::Result<()> {
@@ -72,6 +86,7 @@ impl Program {
     }
 
     fn run(&mut self, how: How, time: Duration, times: &mut Times) -> Result<()> {
+        let before = self.slept()?;
         let (mut all, mut data, start) = (Vec::new(), vec![0; BYTES], Instant::now());
         let mut now = start;
         while now - start < time {
@@ -81,6 +96,10 @@ impl Program {
             all.push((then - now).as_secs_f64() * 1e6);
             now = then;
         }
+        let after = self.slept()?;
+        let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / all.len() as f64;
+        times.sleeps.push(each(before.0, after.0));
+        times.server_sleeps.push(each(before.1, after.1));
         all.sort_by(f64::total_cmp);
         let at = |part: usize| all.get(all.len() * part / 100).copied().unwrap_or_default();
         times.p50.push(at(50));
@@ -116,7 +135,7 @@ fn connect(stage: &Stage<'_>, served: &Served, plan: &Plan<'_>) -> Result<Progra
     let address = served.address()?.parse().map_err(said)?;
     let secured = stage.reach(served, &options)?;
     let volume = Volume::connect_with(&address, (&options, secured.as_ref()), "", claim);
-    Program::new(served.way.name(), volume.map_err(said)?)
+    Program::new(served.way.name(), volume.map_err(said)?, Some(served.pid()?))
 }
 
 const HOWS: [How; 2] = [How::Compound, How::Two];
@@ -136,7 +155,9 @@ fn rounds(plan: &Plan<'_>, programs: &mut [Program]) -> Result<Vec<[Times; 2]>> 
 }
 
 fn side(name: &str, times: &Times) -> Side {
-    let note = format!("p99 {:.1} us", Spread::of(&times.p99).median);
+    let [p99, own, server] =
+        [&times.p99, &times.sleeps, &times.server_sleeps].map(|numbers| Spread::of(numbers).median);
+    let note = format!("p99 {p99:.1} us, sleeps by operation {own:.1}, server {server:.1}");
     Side { name: name.into(), numbers: times.p50.clone(), note }
 }
 
@@ -197,7 +218,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
         servers.push(stage.serve(&image, way, &more)?);
     }
     // Before the calls' thread is pinned: its own threads run anywhere.
-    let embedded = Program::new("embedded", Volume::open(&own).map_err(said)?)?;
+    let embedded = Program::new("embedded", Volume::open(&own).map_err(said)?, None)?;
     let work = || -> Result<Vec<[Times; 2]>> {
         plan.pin.to_client()?;
         let mut programs = vec![embedded];
@@ -221,7 +242,8 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
     rows.extend((0..HOWS.len()).map(|how| keys_row(how, keys, insecure)));
     let below = format!(
         "medians of the rounds' median times, with quartiles; {}. A compound is one message to the server and one \
-         back, two calls are two each way. Over TCP nobody spins",
+         back, two calls are two each way. Over TCP nobody spins. Sleeps: how often a thread of the program's process, and \
+         of the server's, went to sleep; who spins does not",
         plan.pin.label()
     );
     Ok(show(&rows, &below))
