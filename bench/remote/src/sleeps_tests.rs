@@ -4,10 +4,11 @@ use std::time::Duration;
 #[test]
 fn sleeps_are_counted() {
     let before = of(std::process::id()).unwrap();
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(1));
+    for _ in 0..200 {
+        std::thread::sleep(Duration::from_micros(100));
     }
-    assert!(of(std::process::id()).unwrap() >= before + 20);
+    // Threads of other tests that end meanwhile take their few with them.
+    assert!(of(std::process::id()).unwrap() >= before + 100);
 }
 
 #[test]
