@@ -77,12 +77,14 @@ test-long: check-env
 test-modes: check-env
 	CARGO="$(CARGO)" scripts/test-modes.sh
 
-# Persistent memory, which few machines have, in virtual machines whose power is cut. GUEST="starts": these cases alone.
+# Persistent memory, which few machines have, in virtual machines whose power is cut. GUEST="starts": these cases alone;
+# GUEST="remote_beside_nfs" measures remote mounts beside the kernel's NFS, and only by its name.
 test-guest:
 	scripts/install-deps.sh guest
 	$(CARGO) build --release --locked -p siftfs-cli
 	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
 	$(CARGO) build --release --locked -p siftfs-preload --lib --example append_synced
+	$(CARGO) build --release --locked -p siftfs-remote-bench
 	testing/guest/run.sh "$(BUILT)" $(GUEST)
 
 # Host and device processes killed under load, for as long as one likes.
@@ -123,7 +125,7 @@ bench-integrations:
 bench:
 	scripts/install-deps.sh bench
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench -p siftfs-remote-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, and logs that

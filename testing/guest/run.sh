@@ -27,6 +27,10 @@ cases=(
     'log_on_virtio_pmem:            disk nvdimm pmem'
     'f2fs_has_the_same_files:       disk second pmr'
 )
+# Those that only run by their names: they measure, and take long.
+named=(
+    'remote_beside_nfs:             disk'
+)
 programs=(siftfs examples/byte_medium examples/append_synced)
 library=libsiftfs_preload.so
 
@@ -60,6 +64,9 @@ power_cut() {
 printed() { grep -q -e "$1" "$state/printed" || { echo "no guest printed '$1'"; return 1; }; }
 # shellcheck source=testing/guest/cases.sh
 . "$here/cases.sh"
+# shellcheck source=testing/guest/nfs.sh
+. "$here/nfs.sh"
+[ $# = 0 ] || cases+=("${named[@]}")
 
 passed=0 failed=0 start=$SECONDS
 for line in "${cases[@]}"; do
@@ -73,6 +80,7 @@ for line in "${cases[@]}"; do
     status=$?
     if [ $status = 0 ]; then
         echo "test guest::$name ... ok ($((SECONDS - began)) s)"
+        [ ! -e "$state/figures" ] || cat "$state/figures"
         passed=$((passed + 1))
     else
         echo "test guest::$name ... FAILED ($((SECONDS - began)) s)"

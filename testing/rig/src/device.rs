@@ -3,6 +3,7 @@
 use crate::place::{Failed, Result, failed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -68,13 +69,15 @@ impl Device {
         if said {
             BufReader::new(out).read_line(&mut line).map_err(failed("device process"))?;
         }
-        match line.contains("\"listening\"") {
-            true => Ok(device),
-            false => Err(Failed("the device process does not listen; its reason is above".into())),
-        }
+        let said: Value = serde_json::from_str(&line).unwrap_or_default();
+        let address = said["listening"].as_str().ok_or_else(|| {
+            Failed("the device process does not listen; its reason is above".into())
+        })?;
+        device.address = address.into();
+        Ok(device)
     }
 
-    /// Where the process listens.
+    /// Where the process listens, by its own word: with the port that the kernel chose for port 0.
     pub fn address(&self) -> &str {
         &self.address
     }

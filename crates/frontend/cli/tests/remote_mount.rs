@@ -19,6 +19,8 @@ mod returns;
 mod shell;
 #[path = "remote_mount/together.rs"]
 mod together;
+#[path = "remote_mount/woken.rs"]
+mod woken;
 
 use crate::support::serving::Server;
 use crate::support::{Ran, SIFTFS, Setup, patient};

@@ -107,7 +107,9 @@ impl Drop for Using<'_> {
     fn drop(&mut self) {
         let mut now = self.shared.lock();
         now.calls -= 1;
-        if now.calls == 0 {
+        // The way back begins when no call has the lost connection any more. While it is there
+        // nobody waits for that: each call would wake a thread that has nothing to do.
+        if now.calls == 0 && now.client.is_none() {
             self.shared.changed.notify_all();
         }
     }
