@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The first wait between two attempts; it doubles up to the longest.
 const SHORTEST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_millis(500);
 /// How often the log says that the server is not there.
 const TELL: Duration = Duration::from_secs(60);
 

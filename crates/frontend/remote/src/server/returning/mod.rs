@@ -23,8 +23,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long others wait for clients that do not come back, and for one that stands still while it
-/// comes back.
-const GRACE: Duration = Duration::from_secs(5);
+/// comes back: what waited is carried out and answered within five seconds.
+const GRACE: Duration = Duration::from_millis(4_700);
 /// How long a client may be away from a server that lives before it is forgotten.
 const AWAY: Duration = Duration::from_secs(60);
 /// Clients that a server knows.
@@ -396,7 +396,9 @@ impl Clients {
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
+        let left = state.until.saturating_duration_since(Instant::now());
+        let look = if left.is_zero() { LOOK } else { LOOK.min(left) };
+        self.changed.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Something that a client had: it may be another client's to make again first, so all have to
