@@ -117,7 +117,14 @@ fn references_are_counted_again() {
     let none = nothing.map(|ino| Held { ino, generation: 0, count: 1 });
     let inodes = [vec![held(&a, 3), other, held(&c, 1)], none.to_vec()].concat();
     let gone = ask(&*kernel, None, Request::HoldMany { inodes });
-    assert_eq!(gone, Ok(Reply::Gone([vec![b.ino, c.ino], nothing.to_vec()].concat())));
+    assert_eq!(gone, Ok(Reply::Gone([vec![b.ino], nothing.to_vec()].concat())));
+    // What has no name is there for as long as any session refers to it.
+    for session in [&*own, &*kernel] {
+        assert!(session.has_looked_up(c.ino));
+        ask(session, None, Request::Forget { ino: c.ino, count: 1 }).expect("forgotten");
+    }
+    let gone = ask(&*kernel, None, Request::HoldMany { inodes: vec![held(&c, 1)] });
+    assert_eq!(gone, Ok(Reply::Gone(vec![c.ino])));
     assert!(kernel.has_looked_up(a.ino) && !kernel.has_looked_up(b.ino));
     ask(&*kernel, None, Request::Forget { ino: a.ino, count: 2 }).expect("forgotten");
     assert!(kernel.has_looked_up(a.ino), "three were counted");
