@@ -61,7 +61,7 @@ impl Holder for Deaf {
 impl Opens for Opener {
     fn open(&self, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
         let (identity, limits) = (Identity::Kernel, Limits::default());
-        let opening = Opening { identity, administrator: false, limits };
+        let opening = Opening { identity, administrator: false, limits, client: None };
         let told = match self.deaf {
             true => Arc::new(Deaf(holder.clone())) as Arc<dyn Holder>,
             false => holder.clone(),

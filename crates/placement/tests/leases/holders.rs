@@ -187,7 +187,7 @@ pub fn lender(v: &LocalVolume) -> (Session, Receiver<LeaseId>, Arc<Told>) {
     let (tell, told) = channel();
     let holder = Told::new(tell);
     let (identity, limits) = (Identity::Kernel, Limits::default());
-    let opening = Opening { identity, administrator: false, limits };
+    let opening = Opening { identity, administrator: false, limits, client: None };
     (v.lender(opening, holder.clone()).expect("a session"), told, holder)
 }
 

@@ -71,7 +71,8 @@ impl Endpoint {
 
     fn begin(runtime: &Arc<Runtime>, opening: Opening, lends: bool) -> Result<Arc<Self>> {
         let session = runtime.sessions.begin(opening, lends)?;
-        runtime.file_locks.begin(session.id, session.opening.limits.locks);
+        let Opening { limits, client, .. } = &session.opening;
+        runtime.file_locks.begin(session.id, limits.locks, *client);
         let mut st = runtime.lock();
         let references = &mut st.metadata.tree.inodes.references;
         match session.opening.identity {

@@ -82,29 +82,32 @@ pub struct Opening {
     pub administrator: bool,
     /// How much it may have.
     pub limits: Limits,
+    /// The client whose session it is, if that comes back when its connection is lost: a session
+    /// takes over locks that an earlier one of the same client has.
+    pub client: Option<u64>,
 }
 
 impl Opening {
     /// A session of the local kernel. It passes on what root asks for, so it is an administrator's.
     pub fn kernel() -> Self {
-        Self { identity: Identity::Kernel, administrator: true, limits: Limits::NONE }
+        Self { identity: Identity::Kernel, administrator: true, limits: Limits::NONE, client: None }
     }
 
     /// A session of another machine's kernel. It may not ask for what an administrator may.
     pub fn machine() -> Self {
         let limits = Limits::default();
-        Self { identity: Identity::Machine, administrator: false, limits }
+        Self { identity: Identity::Machine, administrator: false, limits, client: None }
     }
 
     /// A session of the process that has the volume open, which could do anything to it.
     pub fn owner() -> Self {
         let identity = Identity::User { uid: 0, gid: 0, rights: Rights::all() };
-        Self { identity, administrator: true, limits: Limits::NONE }
+        Self { identity, administrator: true, limits: Limits::NONE, client: None }
     }
 
     /// A session of one user. It may not ask for what an administrator may.
     pub fn user(uid: u32, gid: u32, rights: Rights) -> Self {
         let identity = Identity::User { uid, gid, rights };
-        Self { identity, administrator: false, limits: Limits::default() }
+        Self { identity, administrator: false, limits: Limits::default(), client: None }
     }
 }

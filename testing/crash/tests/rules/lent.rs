@@ -32,7 +32,7 @@ struct Lender {
 impl Lender {
     fn of(b: &Bench) -> Self {
         let (identity, limits) = (Identity::Kernel, Limits::default());
-        let opening = Opening { identity, administrator: false, limits };
+        let opening = Opening { identity, administrator: false, limits, client: None };
         let session = b.driver.volume.lender(opening, Arc::new(Alone)).expect("a session");
         let call = |req| session.call(&Credentials::default(), req).expect("it may");
         let handle = call(Request::open(b.ino("d/f"), Access::Both)).opened().expect("a handle");

@@ -44,7 +44,7 @@ struct Lenders(Arc<Sessions>);
 impl Opens for Lenders {
     fn open(&self, holder: Arc<dyn Holder>) -> siftfs_base::Result<Arc<dyn FileService>> {
         let (identity, limits) = (Identity::Kernel, Limits::default());
-        self.0.lender(Opening { identity, administrator: false, limits }, holder)
+        self.0.lender(Opening { identity, administrator: false, limits, client: None }, holder)
     }
 }
 

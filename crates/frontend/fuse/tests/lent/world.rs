@@ -117,7 +117,7 @@ impl World {
         let (tell, told) = channel();
         let holder = Arc::new(Words { tell: Mutex::new(tell), size: Mutex::default() });
         let (identity, limits) = (Identity::Kernel, Limits::default());
-        let opening = Opening { identity, administrator: false, limits };
+        let opening = Opening { identity, administrator: false, limits, client: None };
         let session = self.volume().lender(opening, holder.clone()).expect("a session");
         Lender { session, told, holder }
     }

@@ -343,7 +343,13 @@ impl Link {
                 tracing::warn!(peer = self.peer, why, "a call is too long");
                 self.slots.unsent(slot, errno(libc::E2BIG));
             }
-            // The connection is gone; the thread that receives may have answered it so already.
+            // The connection is gone. The thread that receives answers all calls so when it has
+            // taken what came before: a server that ended in order has said that, and a client
+            // that comes back has to know. It learns of the end from the connection itself.
+            Err(Error::Link(why)) => {
+                tracing::debug!(peer = self.peer, why, "a call cannot be sent");
+                self.sender.close();
+            }
             Err(error) => drop(self.slots.answer(slot, number, (Err(error), None))),
         }
     }

@@ -4,7 +4,8 @@
 use super::answers::{Answers, Data, request_of_handles};
 use super::count;
 use super::returning::{
-    Clients, Connection, Promise, Verdict, answer_again, file_of, is_of_file, make_durable, promise,
+    Clients, Connection, Promise, Verdict, answer_again, file_of, in_this_session, is_of_file,
+    make_durable, promise,
 };
 use super::session::{Call, Session};
 use crate::executors::Entry;
@@ -26,13 +27,18 @@ impl Session<'_> {
                 if let Some(Change::Kept(kept)) = &call.change
                     && !is_of_file(&*self.opened.service, file, kept)
                 {
+                    clients.not_carried_out(self.opened.returned, call.change.as_ref());
                     return self.answers.give(own, Err(errno(libc::ESTALE)), None, true);
                 }
                 let entry = call.entry.take();
                 let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
                 self.carry_out(call, file, entry);
             }
-            Verdict::Answered(result, done) => self.answers.give(own, *result, Some(done), true),
+            Verdict::Answered(result, done) => {
+                let result = result.and_then(|it| in_this_session(&*self.opened.service, it));
+                self.answers.note_opened(&call.request, &result);
+                self.answers.give(own, result, Some(done), true);
+            }
             Verdict::There(ino) => {
                 let result = match call.change {
                     Some(Change::Kept(_)) => Ok(Reply::Done),
@@ -61,14 +67,20 @@ impl Session<'_> {
         let own = (slot, number);
         let check = if self.opened.kernel { check_kernels } else { check };
         let data = check(&request).and_then(|()| Data::take(&self.answers, data_of(&request)));
+        let not_carried_out =
+            || self.server.clients.not_carried_out(self.opened.returned, change.as_ref());
         let data = match data {
             Ok(data) => data,
             Err(error) => {
                 drop(entry);
+                not_carried_out();
                 return self.answers.give(own, Err(error), None, true);
             }
         };
-        let Some(turn) = entry.begin() else { return self.not_begun(own) };
+        let Some(turn) = entry.begin() else {
+            not_carried_out();
+            return self.not_begun(own);
+        };
         let origin = self.origin(change.as_ref());
         credentials.origin.clone_from(&origin);
         let noting = Noting {

@@ -5,7 +5,7 @@ use super::bounds::believed;
 use siftfs_base::{Error, Result};
 use siftfs_calls::Claim;
 use siftfs_keys::{AuthorizedLine, Role, Use};
-use siftfs_proto::{Identity, Limits, Opening, Rights};
+use siftfs_proto::{Limits, Opening, Rights};
 use siftfs_transport::Peer;
 
 /// Bytes of data that a session's calls may carry or ask for together.
@@ -74,7 +74,7 @@ fn by_key(line: &AuthorizedLine, claim: Claim) -> Result<Opening> {
     let limits = limits();
     match claim {
         Claim::Kernel if line.is_trusted() => {
-            Ok(Opening { identity: Identity::Kernel, administrator, limits })
+            Ok(Opening { administrator, limits, ..Opening::kernel() })
         }
         Claim::Kernel => Ok(Opening { limits, ..Opening::machine() }),
         Claim::Owner if administrator => Ok(Opening { limits, ..Opening::owner() }),

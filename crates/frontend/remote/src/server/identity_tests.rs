@@ -1,4 +1,5 @@
 use super::*;
+use siftfs_proto::Identity;
 
 /// As over a channel without keys.
 fn judge(peer: Option<Peer>, claim: Claim) -> Result<Opening> {
@@ -74,7 +75,7 @@ fn r52_a_key_speaks_for_those_of_its_line() {
     };
     // A kernel whose callers are checked, and which may not ask for more than files.
     let machine = |opening: &Option<Opening>| {
-        let Some(Opening { identity, administrator, limits }) = opening else { return false };
+        let Some(Opening { identity, administrator, limits, .. }) = opening else { return false };
         *identity == Identity::Machine && !administrator && limits.bytes <= BYTES
     };
     for options in ["role=admin", "role=client", "role=client uids=100:1000:8 gids=100:1000:8"] {

@@ -74,7 +74,7 @@ pub(super) fn open(
     }
     let lends = Arc::new(Lends { outbox: outbox.clone(), leases: Mutex::default(), all });
     let limits = Limits { bytes: BYTES, ..Limits::default() };
-    let opening = Opening { identity: Identity::Kernel, administrator: false, limits };
+    let opening = Opening { limits, administrator: false, ..Opening::kernel() };
     let service = server.volume.lend(opening, Arc::new(Recalls(lends.clone())))?;
     Ok((Arc::new(Lending { service, lends: lends.clone() }), lends))
 }

@@ -17,7 +17,7 @@ pub use returning::Before;
 
 use crate::Listener;
 use crate::executors::{Execution, Executors};
-use returning::{Clients, Keeper};
+use returning::{Clients, Keeper, Over};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
 use siftfs_proto::{Cache, Credentials, FileService, Holder, Opening, Request};
@@ -181,7 +181,7 @@ impl Server {
         let volume = self.volume.clone();
         let forget = move |client| volume.forget_client(client);
         let thread = Builder::new().name("siftfs-keeper".into());
-        match thread.spawn(move || keeper.run(&clients, sync, forget)) {
+        match thread.spawn(move || keeper.run(&clients, sync, forget, end_sessions)) {
             Ok(thread) => *keeps = Some(thread),
             Err(error) => tracing::error!(%error, "no thread for what clients keep"),
         }
@@ -232,6 +232,7 @@ impl Server {
     /// Nothing is carried out any more.
     fn end_in_order(&self) -> Result<()> {
         self.stop();
+        end_sessions(self.clients.take_earlier());
         self.sync()?;
         self.clients.ended()
     }
@@ -268,6 +269,15 @@ impl Server {
 
     fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
+    }
+}
+
+/// Ends sessions, with all that they have.
+fn end_sessions(over: Over) {
+    for service in over {
+        if let Err(error) = service.call(&Credentials::default(), Request::EndSession) {
+            tracing::debug!(%error, "the end of a session");
+        }
     }
 }
 

@@ -106,6 +106,11 @@ impl Outbox {
         }
     }
 
+    /// Ends the connection, without waiting for the client.
+    pub fn cut(&self) {
+        self.sender.cut();
+    }
+
     /// The session is over: nothing more is taken.
     pub fn end(&self) {
         let mut waiting = self.lock();

@@ -10,13 +10,13 @@ use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
-use super::returning::Connection as Returned;
-use super::{Server, count};
+use super::returning::{Connection as Returned, Leaving};
+use super::{Server, count, end_sessions};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
 use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, SLOTS, ToServer};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
-use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
+use siftfs_transport::{Connection, Peer, Received, Receiver, Sender, ServerEnd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
@@ -79,6 +79,10 @@ pub(super) struct Session<'a> {
     pub over: AtomicBool,
     /// The client has said that it leaves.
     left: AtomicBool,
+    /// The session ends with all that it has, and not only its connection.
+    told: AtomicBool,
+    /// The process at the other end, if it is one of this machine.
+    process: Option<Peer>,
 }
 
 /// Serves a connection to its end.
@@ -120,8 +124,13 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         busy: AtomicUsize::new(0),
         over: AtomicBool::new(false),
         left: AtomicBool::new(false),
+        told: AtomicBool::new(false),
+        process,
     };
     session.serve();
+    if let Some(returned) = session.opened.returned {
+        server.clients.is_quiet(returned);
+    }
 }
 
 /// Waits for what opens the session, and opens it.
@@ -150,7 +159,7 @@ fn open(
     }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
-    let opening = identity::judge(channel, opening.claim, is_called)?;
+    let mut opening = identity::judge(channel, opening.claim, is_called)?;
     let checks = opening.identity == Identity::Machine;
     if lends {
         let opening = (&opening, caches);
@@ -160,6 +169,7 @@ fn open(
     }
     // What a session had whose callers are checked could not be told from what it may not have.
     let returning = returning.filter(|_| opening.identity == Identity::Kernel);
+    opening.client = returning.map(|returning| returning.client);
     let open = |cache| server.volume.open(opening, cache);
     let service = match channel {
         Channel::Key(line) if checks => super::bounded_machine(line, cache, open)?,
@@ -224,7 +234,8 @@ impl Session<'_> {
                     return self.end();
                 }
                 (ToServer::Returned, _) => {
-                    self.opened.returned.iter().for_each(|it| self.server.clients.returned(*it));
+                    let returned = self.opened.returned.iter();
+                    returned.for_each(|it| end_sessions(self.server.clients.returned(*it)));
                     continue;
                 }
                 (ToServer::Full, _) => {
@@ -346,6 +357,7 @@ impl Session<'_> {
 
     fn told_end(&self, why: &str) {
         let (reason, all_answered) = (why.into(), false);
+        self.told.store(true, Ordering::Release);
         self.answers.outbox.post(FromServer::Ended { reason, all_answered });
         self.end();
     }
@@ -377,14 +389,28 @@ impl Session<'_> {
 
     fn finish(&self) {
         self.notices.end();
-        let ended = self.opened.service.call(&Credentials::default(), Request::EndSession);
-        if let Err(error) = ended {
-            tracing::debug!(%error, "the end of a session");
-        }
-        if let Some(returned) = self.opened.returned {
-            self.server.clients.leaves(returned, self.left.load(Ordering::Acquire));
-        }
+        let service = self.opened.service.clone();
+        end_sessions(match self.opened.returned {
+            Some(returned) => self.server.clients.leaves(returned, service, self.leaving()),
+            None => vec![service],
+        });
         self.answers.outbox.end();
         self.leave();
+    }
+
+    /// How the connection ends. A process that has ended does not come back.
+    fn leaving(&self) -> Leaving {
+        let lives = |peer: Peer| {
+            let process = i32::try_from(peer.pid).ok().and_then(rustix::process::Pid::from_raw);
+            let exists =
+                |pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
+            process.is_none_or(exists)
+        };
+        match (self.left.load(Ordering::Acquire), self.told.load(Ordering::Acquire)) {
+            (true, _) => Leaving::ForGood,
+            (_, true) => Leaving::Ended,
+            _ if self.server.is_ending() || !self.process.is_none_or(lives) => Leaving::Ended,
+            _ => Leaving::Lost,
+        }
     }
 }

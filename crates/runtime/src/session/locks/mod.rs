@@ -36,9 +36,10 @@ impl FileLocks {
         }
     }
 
-    /// A session that may have `most` locks and waits.
-    pub(crate) fn begin(&self, session: SessionId, most: u64) {
-        relock(self.0.lock()).begin(session, most);
+    /// A session that may have `most` locks and waits, and takes over what others of the same
+    /// client have.
+    pub(crate) fn begin(&self, session: SessionId, most: u64, client: Option<u64>) {
+        relock(self.0.lock()).begin(session, most, client);
     }
 
     /// All that the session has ends, and so do its waits.

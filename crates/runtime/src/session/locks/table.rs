@@ -81,12 +81,16 @@ struct Held {
     through: HashMap<u64, BTreeMap<(SpaceId, OwnerId), u64>>,
     /// Those of these handles that may be about to be closed.
     closing: HashSet<u64>,
+    /// Whose session it is, if that client comes back.
+    client: Option<u64>,
 }
 
 /// The locks of a volume.
 #[derive(Default)]
 pub(super) struct Table {
     sessions: HashMap<SessionId, Held>,
+    /// The sessions of each client that comes back: more than one while it does.
+    clients: HashMap<u64, Vec<SessionId>>,
     spaces: HashMap<SpaceId, Space>,
     /// Waits, in the order in which they came.
     waits: BTreeMap<Serial, Wait>,
@@ -97,9 +101,12 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A session that may have `most` locks and waits.
-    pub(super) fn begin(&mut self, session: SessionId, most: u64) {
-        self.sessions.insert(session, Held::default());
+    /// A session of `client` that may have `most` locks and waits.
+    pub(super) fn begin(&mut self, session: SessionId, most: u64, client: Option<u64>) {
+        self.sessions.insert(session, Held { client, ..Held::default() });
+        if let Some(client) = client {
+            self.clients.entry(client).or_default().push(session);
+        }
         self.room.begin(session, most);
     }
 
@@ -112,6 +119,14 @@ impl Table {
     /// All that the session has ends.
     pub(super) fn end(&mut self, session: SessionId) -> Answers {
         let Some(held) = self.sessions.remove(&session) else { return Answers::new() };
+        if let Some(client) = held.client
+            && let Some(own) = self.clients.get_mut(&client)
+        {
+            own.retain(|other| *other != session);
+            if own.is_empty() {
+                self.clients.remove(&client);
+            }
+        }
         let mut answers = Answers::new();
         for serial in held.waits.into_values() {
             let wait = self.stop(serial);
@@ -179,6 +194,7 @@ impl Table {
     pub(super) fn set(&mut self, ask: &Ask, done: Completion) -> Answers {
         let mut answers = Answers::new();
         let (space, owner) = (ask.space(), ask.owner());
+        let before = self.take_over(ask);
         match (self.try_set(ask, &mut answers), ask.ask.wait) {
             (Ok(Tried::Done), _) => answers.push((done, Ok(()))),
             (Err(e), _) => answers.push((done, Err(e))),
@@ -188,8 +204,27 @@ impl Table {
                 Err(e) => answers.push((done, Err(e))),
             },
         }
+        before.into_iter().for_each(|owner| self.settle(space, owner, &mut answers));
         self.settle(space, owner, &mut answers);
         answers
+    }
+
+    /// What earlier sessions of the same client have of this is given up in the same step in which
+    /// the session takes it: nobody else gets it in between. Whose it was.
+    fn take_over(&mut self, ask: &Ask) -> Vec<OwnerId> {
+        let client = self.sessions.get(&ask.session).and_then(|held| held.client);
+        let sessions = client.and_then(|client| self.clients.get(&client));
+        let Some(sessions) = sessions.filter(|all| all.len() > 1) else { return Vec::new() };
+        let (id, number) = (ask.space(), ask.ask.owner);
+        let earlier = sessions.iter().filter(|other| **other != ask.session);
+        let owners = earlier.map(|session| OwnerId { session: *session, number });
+        let has =
+            |owner: &OwnerId| self.spaces.get(&id).is_some_and(|s| s.owners.contains_key(owner));
+        let owners: Vec<OwnerId> = owners.filter(has).collect();
+        for owner in &owners {
+            self.change(id, *owner, 0, |owned| owned.set(ask.range(), None));
+        }
+        owners
     }
 
     /// Ends a wait.

@@ -21,7 +21,7 @@ struct World {
 impl World {
     fn new(most: u64) -> Self {
         let mut table = Table::default();
-        S.iter().for_each(|session| table.begin(*session, most));
+        S.iter().for_each(|session| table.begin(*session, most, None));
         Self { table, told: Told::default(), asked: 0 }
     }
 
@@ -92,6 +92,30 @@ fn the_same_number_in_two_sessions_is_two_owners() {
     assert_eq!(w.now(other(bytes(1, (10, 20), WRITE))), 0);
     assert_eq!(w.now(bytes(1, (10, 10), READ)), libc::EAGAIN);
     assert_eq!(w.now(whole(2, WRITE)), 0, "the whole is another matter");
+}
+
+/// Of a client that has lost its connection the earlier session keeps its locks until the next one
+/// has taken them. Another owner gets none of them in between.
+#[test]
+fn a_session_takes_over_what_an_earlier_one_of_its_client_has() {
+    let mut w = World::new(100);
+    let (earlier, later) = (SessionId(21), SessionId(22));
+    w.table.begin(earlier, 100, Some(7));
+    let of = |session, ask: Ask| Ask { session, ..ask };
+    assert_eq!(w.now(of(earlier, bytes(1, (0, 9), WRITE))), 0);
+    assert_eq!(w.now(of(earlier, whole(2, WRITE))), 0);
+    let waits = w.waits(waiting(bytes(1, (5, 5), WRITE)));
+    w.table.begin(later, 100, Some(7));
+    assert_eq!(w.now(of(later, bytes(3, (0, 9), WRITE))), libc::EAGAIN, "another owner's");
+    assert_eq!(w.now(of(later, bytes(1, (0, 6), WRITE))), 0, "nobody else gets it");
+    assert_eq!(w.now(of(later, whole(2, WRITE))), 0);
+    assert_eq!(w.now(bytes(4, (9, 9), READ)), libc::EAGAIN, "what was not taken over stays");
+    let answers = w.table.end(earlier);
+    assert_eq!(w.give(answers), BTreeMap::new());
+    assert_eq!(w.now(bytes(4, (9, 9), READ)), 0);
+    assert_eq!(w.now(whole(4, WRITE)), libc::EAGAIN, "the later session has it");
+    let (own, told) = w.ask(of(later, bytes(1, (0, 6), None)));
+    assert_eq!(told, [(own, 0), (waits, 0)].into());
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl Mounts {
     /// A session for a program's private log.
     fn lender(&self, holder: Arc<dyn Holder>) -> VolumeResult<Arc<dyn FileService>> {
         let (identity, limits) = (Identity::Kernel, Limits::default());
-        let opening = Opening { identity, administrator: false, limits };
+        let opening = Opening { identity, administrator: false, limits, client: None };
         self.source.lender(opening, holder).map(|session| self.gate.before(session))
     }
 

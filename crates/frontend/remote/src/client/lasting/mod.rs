@@ -351,7 +351,8 @@ impl Shared {
             if now.leaving {
                 return Err(errno(libc::EIO));
             }
-            if let Some(client) = &now.client {
+            // One that is lost is about to say so, and how.
+            if let Some(client) = now.client.as_ref().filter(|client| client.lost().is_none()) {
                 let client = client.clone();
                 now.calls += 1;
                 let (connection, instance) = (now.connection, now.instance);

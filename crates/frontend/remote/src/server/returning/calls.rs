@@ -3,7 +3,9 @@
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_calls::Kept;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, FileService, Handle, ROOT_INO, Reply, Request, Target};
+use siftfs_proto::{
+    Attr, Credentials, FileService, Handle, Held, ROOT_INO, Reply, Request, Target,
+};
 
 /// What of a call's success is a promise that something is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,4 +106,33 @@ pub(in crate::server) fn answer_again(
         R::TmpFile { .. } => Err(errno(libc::ESTALE)),
         _ => Ok(Reply::Done),
     }
+}
+
+/// The answer of a call that an earlier session of the client carried out, in this session: the
+/// references and handles of the other one are nothing here.
+///
+/// # Errors
+/// `ESTALE` if the file is gone by now.
+pub(in crate::server) fn in_this_session(service: &dyn FileService, reply: Reply) -> Result<Reply> {
+    let root = Credentials::default();
+    match reply {
+        Reply::Entry(attr) => hold(service, &attr).map(Reply::Entry),
+        Reply::Created { attr, .. } => {
+            let attr = hold(service, &attr)?;
+            let handle = service.call(&root, Request::open(attr.ino, Access::Both))?.opened()?;
+            Ok(Reply::Created { attr, handle })
+        }
+        reply => Ok(reply),
+    }
+}
+
+/// Counts a reference to a file that was known before.
+fn hold(service: &dyn FileService, known: &Attr) -> Result<Attr> {
+    let root = Credentials::default();
+    let held = Held { ino: known.ino, generation: known.generation, count: 1 };
+    let gone = service.call(&root, Request::HoldMany { inodes: vec![held] })?.gone()?;
+    if !gone.is_empty() {
+        return Err(errno(libc::ESTALE));
+    }
+    service.call(&root, Request::GetAttr { file: known.ino.into() })?.attr()
 }

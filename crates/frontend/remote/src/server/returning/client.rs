@@ -3,10 +3,15 @@
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Result};
 use siftfs_calls::{Done, SLOTS};
-use siftfs_proto::Reply;
-use std::collections::HashMap;
+use siftfs_proto::{FileService, Reply};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the session of a lost connection keeps what it has.
+const TERM: Duration = Duration::from_secs(10);
+/// Sessions of lost connections that are kept of a client: one more ends the oldest one.
+const EARLIER: usize = 2;
 
 /// A call that must not be carried out twice, and its answer when there is one.
 struct Place {
@@ -24,6 +29,12 @@ pub(super) struct Progress {
     pub since: Instant,
 }
 
+/// The session of a connection that is lost.
+struct Earlier {
+    service: Arc<dyn FileService>,
+    since: Instant,
+}
+
 /// What is known of a client.
 pub(super) struct Client {
     /// Its connection, if it has one, and how it is told something.
@@ -32,6 +43,10 @@ pub(super) struct Client {
     pub returning: Option<Progress>,
     /// When it came or went last.
     pub since: Instant,
+    /// Connections whose calls may still be carried out.
+    busy: BTreeSet<u64>,
+    /// They keep what they have until the client has taken it back.
+    earlier: Vec<Earlier>,
     places: HashMap<u32, Place>,
     /// Files of which it keeps changes, and the newest one of each; changes of no file are of 0.
     keeps: HashMap<InodeNr, u64>,
@@ -54,17 +69,52 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, returning, places, keeps) = Default::default();
-        Self { connection, returning, since: Instant::now(), places, keeps }
+        let (connection, returning, busy, earlier, places, keeps) = Default::default();
+        Self { connection, returning, since: Instant::now(), busy, earlier, places, keeps }
     }
 }
 
 impl Client {
-    /// A connection of it. An older one has no say any more.
+    /// A connection of it. An older one has no say any more, and ends.
     pub fn connects(&mut self, connection: (u64, Arc<Outbox>), now: Instant, returns: bool) {
-        self.connection = Some(connection);
+        self.busy.insert(connection.0);
+        if let Some((_, older)) = self.connection.replace(connection) {
+            older.cut();
+        }
         self.since = now;
         self.returning = returns.then_some(Progress { at: None, repeated: false, since: now });
+    }
+
+    /// Nothing that came by this connection is carried out any more.
+    pub fn is_quiet(&mut self, connection: u64) {
+        self.busy.remove(&connection);
+    }
+
+    /// May what came by an older connection than this one still be carried out?
+    pub fn has_older_calls(&self, connection: u64) -> bool {
+        self.busy.first().is_some_and(|oldest| *oldest < connection)
+    }
+
+    /// A connection is lost: its session keeps what it has. Which session is to be ended instead.
+    pub fn keeps_session(&mut self, service: Arc<dyn FileService>) -> Option<Arc<dyn FileService>> {
+        self.earlier.push(Earlier { service, since: Instant::now() });
+        (self.earlier.len() > EARLIER).then(|| self.earlier.remove(0).service)
+    }
+
+    /// Sessions of lost connections whose term is over are not kept any more.
+    pub fn take_late(&mut self, now: Instant) -> Vec<Arc<dyn FileService>> {
+        let late = |earlier: &mut Earlier| now.duration_since(earlier.since) >= TERM;
+        self.earlier.extract_if(.., late).map(|earlier| earlier.service).collect()
+    }
+
+    /// The client has what it wanted of its earlier sessions.
+    pub fn take_earlier(&mut self) -> Vec<Arc<dyn FileService>> {
+        self.earlier.drain(..).map(|earlier| earlier.service).collect()
+    }
+
+    /// Is there a session of a lost connection that keeps something?
+    pub fn has_earlier(&self) -> bool {
+        !self.earlier.is_empty()
     }
 
     /// It does something while it comes back.
@@ -100,6 +150,14 @@ impl Client {
                     Repeated::New
                 }
             },
+        }
+    }
+
+    /// It has not been carried out, and nothing of it: it may come again.
+    pub fn take_back(&mut self, place: u32, number: u64) {
+        let begun = |known: &Place| known.number == number && known.answer.is_none();
+        if self.places.get(&place).is_some_and(begun) {
+            self.places.remove(&place);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Makes durable what clients keep, every now and then and when they ask for it.
 
-use super::Clients;
+use super::{Clients, Over};
 use siftfs_base::Result;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,9 +38,15 @@ impl Keeper {
         self.wake.notify_all();
     }
 
-    /// Syncs by `sync` until the end, as long as clients keep anything, and has clients forgotten
-    /// that have gone.
-    pub fn run(&self, clients: &Clients, sync: impl Fn() -> Result<()>, forget: impl Fn(u64)) {
+    /// Syncs by `sync` until the end, as long as clients keep anything, has clients forgotten that
+    /// have gone, and has sessions ended whose clients do not come back.
+    pub fn run(
+        &self,
+        clients: &Clients,
+        sync: impl Fn() -> Result<()>,
+        forget: impl Fn(u64),
+        end: impl Fn(Over),
+    ) {
         loop {
             let asked = self.lock();
             let rests = |asked: &mut Asked| !asked.now && !asked.over;
@@ -51,6 +57,7 @@ impl Keeper {
             }
             asked.now = false;
             drop(asked);
+            end(clients.take_late());
             clients.take_gone().into_iter().for_each(&forget);
             if clients.keeps(None)
                 && let Err(error) = make_durable(clients, &sync)

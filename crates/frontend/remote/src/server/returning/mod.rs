@@ -6,7 +6,7 @@ mod calls;
 mod client;
 mod keeper;
 
-pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
+pub(super) use calls::{Promise, answer_again, file_of, in_this_session, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
 use super::outbox::Outbox;
@@ -14,7 +14,7 @@ use book::{Book, Part};
 use client::{Client, Progress, Repeated};
 use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
-use siftfs_proto::{Recovered, Reply};
+use siftfs_proto::{FileService, Recovered, Reply};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,6 +80,19 @@ pub(super) struct Connection {
     pub client: u64,
     number: u64,
 }
+
+/// How a connection ends.
+pub(super) enum Leaving {
+    /// Its client has left, and never comes back.
+    ForGood,
+    /// Its client may come back; what its session has has ended with it.
+    Ended,
+    /// It is lost, and its session has all that it had.
+    Lost,
+}
+
+/// Sessions that keep nothing any more, and are to be ended.
+pub(super) type Over = Vec<Arc<dyn FileService>>;
 
 /// What is to be done with a call.
 #[derive(Debug)]
@@ -225,29 +238,74 @@ impl Clients {
         }
     }
 
-    /// A client has brought back all that it wanted to.
-    pub fn returned(&self, connection: Connection) {
+    /// A client has brought back all that it wanted to. What its earlier sessions have beyond that
+    /// is nobody's.
+    #[must_use]
+    pub fn returned(&self, connection: Connection) -> Over {
         let mut state = self.lock();
-        if let Some(client) = state.of(connection) {
+        let over = state.of(connection).map(|client| {
             client.returning = None;
-        }
+            client.take_earlier()
+        });
         state.returned();
         self.changed.notify_all();
+        over.unwrap_or_default()
     }
 
-    /// A connection is lost; or its client has left, and never comes back.
-    pub fn leaves(&self, connection: Connection, for_good: bool) {
+    /// A connection ends, which `service` was the session of.
+    #[must_use]
+    pub fn leaves(
+        &self,
+        connection: Connection,
+        service: Arc<dyn FileService>,
+        how: Leaving,
+    ) -> Over {
         let mut state = self.lock();
-        let Some(client) = state.of(connection) else { return };
+        let is_last = state.of(connection).is_some();
+        let Some(client) = state.clients.get_mut(&connection.client) else { return vec![service] };
+        let mut over = Over::new();
+        match how {
+            // A later connection may still want what this one's session has.
+            Leaving::Lost if is_last || client.returning.is_some() => {
+                over.extend(client.keeps_session(service));
+            }
+            _ => over.push(service),
+        }
+        if !is_last {
+            return over;
+        }
         client.connection = None;
         client.returning = None;
         client.since = Instant::now();
-        if for_good {
+        if matches!(how, Leaving::ForGood) {
+            over.extend(client.take_earlier());
             state.clients.remove(&connection.client);
             state.strike_out(connection.client);
         }
         state.returned();
         self.changed.notify_all();
+        over
+    }
+
+    /// No call that came by this connection is carried out any more.
+    pub fn is_quiet(&self, connection: Connection) {
+        if let Some(client) = self.lock().clients.get_mut(&connection.client) {
+            client.is_quiet(connection.number);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Sessions of lost connections whose clients have not come back within the term.
+    #[must_use]
+    pub fn take_late(&self) -> Over {
+        let now = Instant::now();
+        self.lock().clients.values_mut().flat_map(|client| client.take_late(now)).collect()
+    }
+
+    /// All sessions of lost connections.
+    #[must_use]
+    pub fn take_earlier(&self) -> Over {
+        self.lock().clients.values_mut().flat_map(Client::take_earlier).collect()
     }
 
     /// Waits until the call may be carried out, or is known to have been. `over` says that its
@@ -258,6 +316,12 @@ impl Clients {
         (change, file): (Option<&Change>, Option<InodeNr>),
         over: impl Fn() -> bool,
     ) -> Verdict {
+        // What an older connection brought is over before anything else changes.
+        if let (Some(connection), Some(_)) = (connection, change)
+            && !self.wait_quiet(connection, &over)
+        {
+            return Verdict::Over;
+        }
         match (connection, change) {
             (Some(connection), Some(Change::Kept(kept))) => {
                 self.repeat(connection, (kept, file), over)
@@ -299,6 +363,22 @@ impl Clients {
         }
         self.open.store(true, Ordering::Release);
         true
+    }
+
+    /// Waits until no call of an older connection is carried out; false if the session is over
+    /// before.
+    fn wait_quiet(&self, connection: Connection, over: &impl Fn() -> bool) -> bool {
+        let mut state = self.lock();
+        loop {
+            let Some(client) = state.of(connection) else { return false };
+            if !client.has_older_calls(connection.number) {
+                return true;
+            }
+            if over() {
+                return false;
+            }
+            state = self.wait(state);
+        }
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -420,6 +500,18 @@ impl Clients {
             client.keeps(file, done.order);
         }
         self.changed.notify_all();
+    }
+
+    /// A call that was to be carried out is not: its session is over, or it was refused before it
+    /// changed anything.
+    pub fn not_carried_out(&self, connection: Option<Connection>, change: Option<&Change>) {
+        let (Some(connection), Some(change)) = (connection, change) else { return };
+        if let Change::Once { place, number } | Change::Kept(Kept { place, number, .. }) = change {
+            if let Some(client) = self.lock().clients.get_mut(&connection.client) {
+                client.take_back(*place, *number);
+            }
+            self.changed.notify_all();
+        }
     }
 
     /// Clients that have gone for good since the last time.
@@ -578,7 +670,7 @@ impl State {
 
     /// Clients that are away for too long are not waited for after a death.
     fn forget(&mut self, now: Instant) {
-        let away = |c: &Client| c.connection.is_none() && now - c.since > AWAY;
+        let away = |c: &Client| c.connection.is_none() && !c.has_earlier() && now - c.since > AWAY;
         let gone: Vec<u64> =
             self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
         for client in gone {

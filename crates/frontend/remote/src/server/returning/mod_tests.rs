@@ -1,6 +1,6 @@
 use super::*;
 use siftfs_calls::SLOTS;
-use siftfs_proto::{Carried, Recovered};
+use siftfs_proto::{Carried, Credentials, Recovered, Request};
 use siftfs_transport::Sender;
 use std::path::Path;
 use std::thread::{sleep, spawn};
@@ -19,6 +19,22 @@ impl Sender<FromServer> for Nobody {
     }
     fn close(&self) {}
     fn cut(&self) {}
+}
+
+/// A session that has nothing.
+struct Nothing;
+
+impl FileService for Nothing {
+    fn call(&self, _: &Credentials, _: Request) -> Result<Reply> {
+        Ok(Reply::Done)
+    }
+}
+
+/// A connection ends, and nothing that came by it is under way. How many sessions are over.
+fn leave(clients: &Clients, connection: Connection, how: Leaving) -> usize {
+    let over = clients.leaves(connection, Arc::new(Nothing), how).len();
+    clients.is_quiet(connection);
+    over
 }
 
 fn outbox() -> Arc<Outbox> {
@@ -63,7 +79,7 @@ fn a_client_learns_what_became_of_its_server() {
     let first = server(&path, 4, None);
     let (back, connection) = arrive(&first, 1, 0);
     assert_eq!(back, Back::New);
-    first.leaves(connection, false);
+    leave(&first, connection, Leaving::Lost);
     assert_eq!(arrive(&first, 1, first.instance).0, Back::Same);
     arrive(&first, 2, 0);
     assert_eq!(arrive(&first, 9, first.instance).0, Back::Unknown, "it was forgotten");
@@ -93,17 +109,17 @@ fn a_client_that_leaves_is_struck_out() {
     let (_, one) = arrive(&first, 1, 0);
     let (_, other) = arrive(&first, 2, 0);
     assert!(path.exists());
-    first.leaves(one, true);
+    leave(&first, one, Leaving::ForGood);
     assert_eq!(first.take_gone(), [1]);
     let second = server(&path, 5, found(4));
     assert!(!second.is_open());
     let (_, connection) = arrive(&second, 2, first.instance);
-    second.returned(connection);
+    assert!(second.returned(connection).is_empty());
     assert!(second.wait_open(&|| false), "nobody else is waited for");
-    second.leaves(connection, true);
+    leave(&second, connection, Leaving::ForGood);
     second.ended().unwrap();
     assert!(!path.exists());
-    first.leaves(other, true);
+    leave(&first, other, Leaving::ForGood);
 }
 
 /// Two clients repeat what they keep in the order of the server that died, and reclaim when both
@@ -134,7 +150,7 @@ fn clients_repeat_in_their_servers_order() {
                 }
                 assert!(runs(&admit(&second, connection, Change::Reclaim)));
                 order.lock().unwrap().push(10);
-                second.returned(connection);
+                assert!(second.returned(connection).is_empty());
             })
         })
         .collect();
@@ -157,7 +173,7 @@ fn what_is_there_is_not_repeated() {
     // The other's sync covers what this one keeps.
     first.synced(Some(2), 12, 4).unwrap();
     first.synced(Some(2), 13, 4).unwrap();
-    first.leaves(other, true);
+    leave(&first, other, Leaving::ForGood);
     let of = first.instance;
     let mut recovered = found(4).unwrap();
     recovered.ops.insert(Lsn(60));
@@ -177,7 +193,7 @@ fn what_is_there_is_not_repeated() {
     assert!(runs(&ask(5, 0)));
     assert!(is_there(&ask(6, 50)) && is_there(&ask(7, 60)), "recovered");
     assert!(runs(&ask(8, 51)), "not recovered");
-    second.returned(one);
+    assert!(second.returned(one).is_empty());
     assert!(matches!(admit(&second, one, kept(of, 9, 0, 200)), Verdict::Refused(_)), "too late");
     // What was not answered.
     let once = |place, number| Change::Once { place, number };
@@ -195,7 +211,7 @@ fn a_repeated_call_is_carried_out_once() {
     let (_, old) = arrive(&clients, 1, 0);
     let change = Change::Once { place: 3, number: 5 };
     assert!(runs(&admit(&clients, old, change)));
-    clients.leaves(old, false);
+    assert!(clients.leaves(old, Arc::new(Nothing), Leaving::Lost).is_empty());
     let (_, new) = arrive(&clients, 1, clients.instance);
     let theirs = clients.clone();
     let waits = spawn(move || admit(&theirs, new, change));
@@ -203,12 +219,63 @@ fn a_repeated_call_is_carried_out_once() {
     assert!(!waits.is_finished());
     let done = Done { order: 9, lsn: 4, at: None };
     clients.done(old, &change, (None, done), &Ok(Reply::Flags(1)));
+    clients.is_quiet(old);
     let Verdict::Answered(result, said) = waits.join().unwrap() else { panic!("no answer") };
     assert_eq!((*result, said), (Ok(Reply::Flags(1)), done));
     let earlier = Change::Once { place: 3, number: 4 };
     assert!(matches!(admit(&clients, new, earlier), Verdict::Refused(_)));
     assert!(matches!(admit(&clients, old, change), Verdict::Over), "an older connection");
     assert!(runs(&admit(&clients, new, Change::Once { place: 3, number: 6 })));
+}
+
+/// What an older connection brought is carried out, or is not, before a later one changes anything:
+/// else an older write could come over a newer one.
+#[test]
+fn an_older_connection_is_quiet_before_a_later_one_changes_anything() {
+    let clients = Arc::new(Clients::new(VOLUME, Before::default()).unwrap());
+    let (_, old) = arrive(&clients, 1, 0);
+    let (_, new) = arrive(&clients, 1, clients.instance);
+    for change in [Change::Absolute, Change::Reclaim] {
+        let first = Arc::new(AtomicBool::new(false));
+        let over = first.clone();
+        let verdict = clients
+            .admit(Some(new), (Some(&change), None), move || over.swap(true, Ordering::SeqCst));
+        assert!(matches!(verdict, Verdict::Over), "it waits until it is over");
+        assert!(first.load(Ordering::SeqCst));
+    }
+    assert!(runs(&clients.admit(Some(new), (None, None), || false)), "what only reads");
+    leave(&clients, old, Leaving::Lost);
+    assert!(runs(&admit(&clients, new, Change::Absolute)));
+    assert!(runs(&admit(&clients, new, Change::Reclaim)));
+}
+
+/// The session of a lost connection keeps what it has until its client has taken that back, or the
+/// term is over; those of more connections end the oldest one.
+#[test]
+fn a_lost_connection_keeps_its_session() {
+    let clients = Clients::new(VOLUME, Before::default()).unwrap();
+    let (_, first) = arrive(&clients, 1, 0);
+    assert_eq!(leave(&clients, first, Leaving::Lost), 0);
+    assert!(clients.take_late().is_empty(), "its term is not over");
+    let (back, second) = arrive(&clients, 1, clients.instance);
+    assert_eq!(back, Back::Same);
+    assert_eq!(leave(&clients, second, Leaving::Lost), 0, "it has not taken anything back");
+    let (_, third) = arrive(&clients, 1, clients.instance);
+    let (_, fourth) = arrive(&clients, 1, clients.instance);
+    assert_eq!(leave(&clients, third, Leaving::Lost), 1, "the oldest one of three");
+    assert_eq!(clients.returned(fourth).len(), 2);
+    assert_eq!(leave(&clients, fourth, Leaving::Ended), 1, "it broke a rule");
+    let (_, fifth) = arrive(&clients, 1, clients.instance);
+    assert_eq!(leave(&clients, fifth, Leaving::Lost), 0);
+    let later = Instant::now() + Duration::from_secs(11);
+    assert_eq!(
+        clients.lock().clients.values_mut().map(|c| c.take_late(later).len()).sum::<usize>(),
+        1
+    );
+    let (_, sixth) = arrive(&clients, 1, clients.instance);
+    assert_eq!(leave(&clients, sixth, Leaving::Lost), 0);
+    let (_, seventh) = arrive(&clients, 1, clients.instance);
+    assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");
 }
 
 /// A server without a book, and a session that keeps nothing, have nothing to wait for.
@@ -232,7 +299,7 @@ fn the_grace_time_ends() {
     }
     let second = server(&path, 5, found(4));
     let (_, one) = arrive(&second, 1, first.instance);
-    second.returned(one);
+    assert!(second.returned(one).is_empty());
     assert!(!second.is_open());
     second.lock().until = Instant::now();
     assert!(second.wait_open(&|| false));

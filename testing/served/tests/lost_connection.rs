@@ -1,0 +1,215 @@
+//! A connection that is lost while the server lives: the session keeps what it has, and its client
+//! takes it back over the next connection (`docs/design/lost-server.md`, "Coming back").
+
+use siftfs_base::{InodeNr, Result, SystemClock};
+use siftfs_device::MemDevice;
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{
+    Credentials, FileService, Handle, LockAsk, LockKind, LockPlace, LockRange, LockWait, ROOT_INO,
+    RenameMode, Reply, Request, WaitUntil,
+};
+use siftfs_remote::{Claim, FileProtocol, Lasting, Patience};
+use siftfs_served::{Setup, Way};
+use siftfs_transport::{Sender, reach};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what has to come.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long it waits for what must not come.
+const BRIEFLY: Duration = Duration::from_millis(300);
+
+fn volume() -> LocalVolume {
+    let device = Arc::new(MemDevice::new(64 << 20));
+    mkfs_on(device.clone() as Arc<dyn siftfs_device::Device>, &MkfsOptions::default()).unwrap();
+    let device = device as Arc<dyn siftfs_device::Device>;
+    let clock = Arc::new(SystemClock::default());
+    LocalVolume::open_on(device, clock, &OpenOptions::default(), Threads::Real).unwrap()
+}
+
+type Wire = Arc<dyn Sender<siftfs_calls::ToServer>>;
+
+/// A kernel's session that comes back, whose connection a test can cut.
+struct Mount {
+    session: Lasting,
+    wire: Arc<Mutex<Option<Wire>>>,
+    /// No connection is made while this is set.
+    apart: Arc<AtomicBool>,
+}
+
+impl Mount {
+    fn new(setup: &Setup) -> Self {
+        let (wire, apart) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+        let (address, options) = (setup.address.clone(), setup.options.clone());
+        let (secured, kept, broken) = (setup.secured.clone(), wire.clone(), apart.clone());
+        let dial = move || {
+            if broken.load(Ordering::SeqCst) {
+                return Err(siftfs_base::Error::Refused("the test has cut the way".into()));
+            }
+            let end = reach::<FileProtocol>(&address, &options, secured.as_ref())?;
+            *kept.lock().unwrap() = Some(end.sender.clone());
+            Ok(end)
+        };
+        let about = ("", Claim::Kernel);
+        let session = Lasting::connect(Box::new(dial), about, None, Patience::Hard).unwrap();
+        Self { session, wire, apart }
+    }
+
+    fn cut(&self) {
+        self.wire.lock().unwrap().as_ref().expect("a connection").cut();
+    }
+
+    fn ask(&self, request: Request) -> Result<Reply> {
+        self.session.call(&Credentials::default(), request)
+    }
+
+    fn create(&self, name: &str) -> (InodeNr, Handle) {
+        let create = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
+        let (attr, handle) = self.ask(create).unwrap().created().unwrap();
+        (attr.ino, handle)
+    }
+
+    fn open(&self, name: &str) -> Handle {
+        let lookup = Request::Lookup { parent: ROOT_INO, name: name.into() };
+        let ino = self.ask(lookup).unwrap().attr().unwrap().ino;
+        self.ask(Request::open(ino, Access::Both)).unwrap().opened().unwrap()
+    }
+
+    fn unlink(&self, name: &str) -> Result<Reply> {
+        self.ask(Request::Unlink { parent: ROOT_INO, name: name.into() })
+    }
+
+    fn rename(&self, name: &str, new_name: &str) {
+        let (parent, mode) = (ROOT_INO, RenameMode::Replace);
+        let (name, new_name) = (name.into(), new_name.into());
+        let rename = Request::Rename { parent, name, new_parent: parent, new_name, mode };
+        self.ask(rename).unwrap();
+    }
+
+    fn read(&self, handle: Handle, len: u32) -> Vec<u8> {
+        match self.ask(Request::Read { file: handle.into(), offset: 0, len }) {
+            Ok(Reply::Data(data)) => data,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Begins to wait for a lock; the answer comes by what is returned.
+    fn waits(&self, handle: Handle, place: LockPlace) -> Receiver<Result<Reply>> {
+        let wait = Some(LockWait { number: 1, until: WaitUntil::File });
+        let ask = LockAsk { owner: 1, pid: 1, place, kind: Some(LockKind::Write), wait };
+        let (tell, told) = channel();
+        let request = Request::SetLock { file: handle.into(), ask };
+        let done = Box::new(move |result| drop(tell.send(result)));
+        self.session.submit(&Credentials::default(), request, done);
+        told
+    }
+}
+
+fn lock(handle: Handle, place: LockPlace, kind: Option<LockKind>) -> Request {
+    let ask = LockAsk { owner: 7, pid: 1, place, kind, wait: None };
+    Request::SetLock { file: handle.into(), ask }
+}
+
+fn bytes() -> LockPlace {
+    LockPlace::Range(LockRange::new(0, 9).unwrap())
+}
+
+fn still_waits(waits: &Receiver<Result<Reply>>) {
+    assert_eq!(waits.recv_timeout(BRIEFLY), Err(RecvTimeoutError::Timeout));
+}
+
+/// What has no name, and a lock for which another client waits: both outlive the connection, as
+/// often as it is lost.
+#[test]
+fn files_without_a_name_and_locks_outlive_it() {
+    for way in Way::TRUSTED {
+        let volume = volume();
+        let setup = Setup::new(&volume, way);
+        let (one, other) = (Mount::new(&setup), Mount::new(&setup));
+        let (_, unnamed) = one.create("unnamed");
+        one.ask(Request::write(unnamed, 0, b"still here".to_vec())).unwrap();
+        one.unlink("unnamed").unwrap();
+        let (_, locked) = one.create("locked");
+        let theirs = other.open("locked");
+        for place in [bytes(), LockPlace::Whole] {
+            one.ask(lock(locked, place, Some(LockKind::Write))).unwrap();
+            let waits = other.waits(theirs, place);
+            for _ in 0..3 {
+                one.cut();
+                assert_eq!(one.read(unnamed, 10), b"still here", "{way:?}");
+                still_waits(&waits);
+            }
+            one.ask(lock(locked, place, None)).unwrap();
+            assert_eq!(waits.recv_timeout(LIMIT), Ok(Ok(Reply::Done)), "{way:?}");
+        }
+        drop((one, other));
+        volume.close().unwrap();
+    }
+}
+
+/// A client that stays away is waited for no longer than its term.
+#[test]
+fn its_term_ends() {
+    let volume = volume();
+    let setup = Setup::new(&volume, Way::Secret);
+    let (one, other) = (Mount::new(&setup), Mount::new(&setup));
+    let (_, locked) = one.create("locked");
+    let theirs = other.open("locked");
+    one.ask(lock(locked, LockPlace::Whole, Some(LockKind::Write))).unwrap();
+    let waits = other.waits(theirs, LockPlace::Whole);
+    one.apart.store(true, Ordering::SeqCst);
+    one.cut();
+    still_waits(&waits);
+    assert_eq!(waits.recv_timeout(LIMIT), Ok(Ok(Reply::Done)), "the other one has it");
+    one.apart.store(false, Ordering::SeqCst);
+    let attr = Request::GetAttr { file: locked.into() };
+    assert_eq!(one.ask(attr).map(drop), Err(siftfs_base::errno(libc::EIO)), "its lock is lost");
+    drop((one, other));
+    volume.close().unwrap();
+}
+
+/// Changes are carried out once each, and none is lost, while the connection is cut again and
+/// again.
+#[test]
+fn changes_are_made_once_each() {
+    for way in [Way::Shared, Way::Secret] {
+        let volume = volume();
+        let setup = Setup::new(&volume, way);
+        let mount = Arc::new(Mount::new(&setup));
+        let until = Instant::now() + Duration::from_secs(4);
+        let work = |worker: u64| {
+            let mount = mount.clone();
+            std::thread::spawn(move || {
+                let mut rounds = 0u64;
+                while Instant::now() < until {
+                    let (name, moved) = (format!("{worker}-{rounds}"), format!("{worker}-moved"));
+                    let (_, handle) = mount.create(&name);
+                    let data = rounds.to_le_bytes();
+                    mount.ask(Request::write(handle, 0, data.to_vec())).unwrap();
+                    mount.rename(&name, &moved);
+                    assert_eq!(mount.read(handle, 8), data, "{way:?}");
+                    mount.ask(Request::Release { handle }).unwrap();
+                    mount.unlink(&moved).unwrap();
+                    let again = mount.unlink(&moved);
+                    assert_eq!(again, Err(siftfs_base::errno(libc::ENOENT)), "{way:?}");
+                    rounds += 1;
+                }
+                rounds
+            })
+        };
+        let workers = [1, 2, 3].map(work);
+        let mut cuts = 0;
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(40));
+            mount.cut();
+            cuts += 1;
+        }
+        let rounds = workers.map(|worker| worker.join().expect("no call fails"));
+        assert!(cuts > 10 && rounds.iter().all(|rounds| *rounds > 5), "{cuts}, {rounds:?}");
+        drop(mount);
+        volume.close().unwrap();
+    }
+}
