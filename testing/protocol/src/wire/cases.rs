@@ -111,7 +111,7 @@ pub fn orderly() -> Case {
 
 /// Clients that die, or are away for too long.
 pub fn away() -> Case {
-    let mut config = Config::new("away", &[&[Name(0), Fsync(0)], &[Write(0), Name(0)]]);
+    let mut config = Config::new("away", &[&[Name(0), Fsync(0)], &[Write(0)]]);
     config.keeps = true;
     config.faults = Faults { dies: 1, late: 1, ..faults(2, 1, 1) };
     Case { config, reaches: &[seen::ENDED, seen::UNKNOWN, seen::NOBODY_KNOWS] }
