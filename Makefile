@@ -128,7 +128,7 @@ bench:
 
 # The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, logs that
 # programs leave, and messages of both protocols, each for so many seconds. What a corpus in the repository has is read
-# first; fuzz-keep adds to it what was found since and reaches code that nothing in it does. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe
+# first; fuzz-keep adds to that FUZZ_MOST short inputs at most, of those that were found and reach new code. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe
 # block for a sanitizer to watch. Needs a C++ compiler. FUZZ says which: a crate's directory and the program.
 FUZZ ?= service/intervals:history shared/proto:ioctl shared/lease:log shared/calls:calls shared/wire:blocks
 FUZZ_SECONDS ?= 300
@@ -148,10 +148,15 @@ fuzz:
 	done
 
 FUZZ_KEEP ?= shared/calls:calls shared/wire:blocks
+FUZZ_MOST ?= 100
 fuzz-keep:
-	set -e; for one in $(FUZZ_KEEP); do program=$${one#*:}; \
-	  "$(FUZZ_DIR)/$(FUZZ_TARGET)/release/$$program" -set_cover_merge=1 -max_len=256 \
-	    crates/$${one%:*}/fuzz/corpus "$(FUZZ_DIR)/corpus-$$program"; \
+	set -e; for one in $(FUZZ_KEEP); do program=$${one#*:}; kept="crates/$${one%:*}/fuzz/corpus"; \
+	  rm -rf "$(FUZZ_DIR)/merged"; cp -r "$$kept" "$(FUZZ_DIR)/merged"; \
+	  "$(FUZZ_DIR)/$(FUZZ_TARGET)/release/$$program" -set_cover_merge=1 -use_counters=0 -use_cmp=0 -max_len=256 \
+	    "$(FUZZ_DIR)/merged" "$(FUZZ_DIR)/corpus-$$program"; \
+	  ls -S "$(FUZZ_DIR)/merged" | awk -v most=$(FUZZ_MOST) '!/^sample-/ { all[n++] = $$0 } \
+	    END { for (i = 0; i < most && n; i++) print all[int(i * n / most)] }' | sort -u | \
+	    while read -r name; do cp "$(FUZZ_DIR)/merged/$$name" "$$kept/"; done; \
 	done
 
 # SIFT's online pressure workload, host and device CPU apart. Numbers go to target/bench.

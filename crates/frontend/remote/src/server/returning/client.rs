@@ -21,13 +21,17 @@ struct Place {
 
 /// Where a client is while it comes back.
 pub(super) struct Progress {
-    /// The change that it wants to repeat next, in the order of the server that died.
-    pub at: Option<(u64, u64)>,
+    /// The change that it wants to repeat next: how many servers have died since its own, and its
+    /// place in that one's order.
+    pub at: Option<(usize, u64)>,
     /// It has repeated all.
     pub repeated: bool,
     /// When it was heard of last.
     pub since: Instant,
 }
+
+/// Files that a client has synced and whose changes it may keep still, before that is written down.
+const SYNCED: usize = 1024;
 
 /// The session of a connection that is lost.
 struct Earlier {
@@ -50,6 +54,8 @@ pub(super) struct Client {
     places: HashMap<u32, Place>,
     /// Files of which it keeps changes, and the newest one of each; changes of no file are of 0.
     keeps: HashMap<InodeNr, u64>,
+    /// The same of files that it has synced: it keeps them until it has that answer.
+    synced: HashMap<InodeNr, u64>,
 }
 
 /// A call that may have come before.
@@ -69,8 +75,9 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, returning, busy, earlier, places, keeps) = Default::default();
-        Self { connection, returning, since: Instant::now(), busy, earlier, places, keeps }
+        let (connection, returning, busy, earlier, places) = Default::default();
+        let (keeps, synced) = Default::default();
+        Self { connection, returning, since: Instant::now(), busy, earlier, places, keeps, synced }
     }
 }
 
@@ -176,23 +183,34 @@ impl Client {
         *newest = order.max(*newest);
     }
 
-    /// The newest change of a file that it keeps.
+    /// The newest change of a file that it keeps, or may keep because it may not have the answer of
+    /// its sync.
     pub fn keeps_of(&self, file: InodeNr) -> Option<u64> {
-        self.keeps.get(&file).copied()
+        self.keeps.get(&file).max(self.synced.get(&file)).copied()
     }
 
-    /// It keeps none of this file any more.
+    /// It keeps none of this file any more, once it has the answer of its sync.
     pub fn keeps_not(&mut self, file: InodeNr) {
-        self.keeps.remove(&file);
+        if let Some(newest) = self.keeps.remove(&file) {
+            self.synced.insert(file, newest);
+        }
     }
 
-    /// Does it keep any change?
+    /// May it keep any change?
     pub fn keeps_any(&self) -> bool {
-        !self.keeps.is_empty()
+        !self.keeps.is_empty() || !self.synced.is_empty()
+    }
+
+    /// Is what it keeps to be made durable? What it has synced is, but of very many files, or of a
+    /// client that is away and may be forgotten, that is to be written down.
+    pub fn wants_durable(&self) -> bool {
+        let away = self.connection.is_none() && !self.synced.is_empty();
+        !self.keeps.is_empty() || away || self.synced.len() > SYNCED
     }
 
     /// All up to this change is durable.
     pub fn durable(&mut self, order: u64) {
         self.keeps.retain(|_, newest| *newest > order);
+        self.synced.retain(|_, newest| *newest > order);
     }
 }

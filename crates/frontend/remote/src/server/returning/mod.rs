@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// How long others wait for clients that do not come back, and for one that stands still while it
 /// comes back.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a client is waited for at least whose connection is lost while it comes back; for
+/// another grace time all together.
+const ANEW: Duration = Duration::from_secs(2);
 /// How long a client may be away from a server that lives before it is forgotten.
 const AWAY: Duration = Duration::from_secs(60);
 /// Clients that a server knows.
@@ -49,6 +52,8 @@ struct State {
     /// Everybody goes on: all have returned, or the grace time is over.
     open: bool,
     until: Instant,
+    /// It ends no later than that, whatever happens.
+    latest: Instant,
     durable: u64,
     marks: HashMap<InodeNr, u64>,
     book: Option<Book>,
@@ -65,8 +70,8 @@ pub(super) struct Clients {
     volume: [u8; 16],
     /// Where the book is.
     path: Option<PathBuf>,
-    /// What servers before wrote down.
-    past: HashMap<u64, Part>,
+    /// What servers before wrote down, the oldest first.
+    past: Vec<(u64, Part)>,
     newest: AtomicU64,
     /// As in the state, once it is so.
     open: AtomicBool,
@@ -148,6 +153,7 @@ impl Clients {
             open: expected.is_empty(),
             expected,
             until: Instant::now() + GRACE,
+            latest: Instant::now() + 2 * GRACE,
             durable: 0,
             marks: HashMap::new(),
             book,
@@ -156,13 +162,12 @@ impl Clients {
         };
         let (newest, changed) = Default::default();
         let open = AtomicBool::new(state.open);
-        let past = parts.into_iter().collect();
         Ok(Self {
             instance,
             epoch,
             volume,
             path,
-            past,
+            past: parts,
             newest,
             open,
             state: Mutex::new(state),
@@ -176,7 +181,9 @@ impl Clients {
 
     /// The server begins to listen: from now on clients can come back.
     pub fn listens(&self) {
-        self.lock().until = Instant::now() + GRACE;
+        let mut state = self.lock();
+        let now = Instant::now();
+        (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
     }
 
     /// A client opens a session.
@@ -194,6 +201,9 @@ impl Clients {
         state.connections += 1;
         let number = state.connections;
         let expected = state.expected.remove(&id);
+        state.gone.retain(|gone| *gone != id);
+        // Its connection before is lost, and the server has not seen that.
+        let returns = state.clients.get(&id).is_some_and(|client| client.returning.is_some());
         let back = match instance {
             0 => Back::New,
             same if same == self.instance => match state.clients.contains_key(&id) {
@@ -201,18 +211,20 @@ impl Clients {
                 // It was away for so long that its calls are forgotten.
                 false => Back::Unknown,
             },
-            other => match self.past.get(&other) {
+            other => match self.part(other) {
                 Some(part) if part.ended => Back::Clean,
-                Some(_) if expected || state.clients.contains_key(&id) => Back::Again,
+                Some(_) if expected || returns => Back::Again,
+                // It was not waited for any longer, and others may have changed what it keeps.
                 _ => Back::Unknown,
             },
         };
-        if !expected && !state.clients.contains_key(&id) {
+        let known = expected || state.clients.contains_key(&id);
+        if !known || back == Back::Unknown {
             self.write_down(&mut state, id)?;
         }
-        let known = expected || state.clients.contains_key(&id);
         let client = state.clients.entry(id).or_default();
-        client.connects((number, outbox.clone()), now, known && back != Back::New);
+        let returns = known && !matches!(back, Back::New | Back::Unknown);
+        client.connects((number, outbox.clone()), now, returns);
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
             state.returned();
@@ -275,12 +287,17 @@ impl Clients {
             return over;
         }
         client.connection = None;
-        client.returning = None;
+        let returned = client.returning.take().is_none();
         client.since = Instant::now();
         if matches!(how, Leaving::ForGood) {
             over.extend(client.take_earlier());
             state.clients.remove(&connection.client);
             state.strike_out(connection.client);
+        } else if !returned && !state.open {
+            // It has not repeated all, and the others wait for it as before: it dials at once.
+            state.expected.insert(connection.client);
+            let soon = (Instant::now() + ANEW).min(state.latest);
+            state.until = state.until.max(soon);
         }
         state.returned();
         self.changed.notify_all();
@@ -406,6 +423,17 @@ impl Clients {
         }
     }
 
+    fn part(&self, instance: u64) -> Option<&Part> {
+        self.past.iter().find(|(of, _)| *of == instance).map(|(_, part)| part)
+    }
+
+    /// The place of a kept change among those of all clients. Where servers have died one after the
+    /// other, what the later one has repeated comes before what it had not come to.
+    fn place(&self, kept: &Kept) -> (usize, u64) {
+        let later = self.past.iter().rev().position(|(of, _)| *of == kept.instance);
+        (later.unwrap_or_default(), kept.order)
+    }
+
     /// A change that was answered by a server that died: in its order among those of all clients.
     fn repeat(
         &self,
@@ -414,7 +442,7 @@ impl Clients {
         over: impl Fn() -> bool,
     ) -> Verdict {
         let mut state = self.lock();
-        let at = (kept.instance, kept.order);
+        let at = self.place(kept);
         loop {
             match state.of(connection).and_then(|client| client.returning.as_mut()) {
                 Some(returning) => {
@@ -439,7 +467,7 @@ impl Clients {
         }
         drop(state);
         self.changed.notify_all();
-        let Some(part) = self.past.get(&kept.instance) else {
+        let Some(part) = self.part(kept.instance) else {
             return Verdict::Refused(errno(libc::EIO));
         };
         match part.has(kept, file) {
@@ -457,7 +485,7 @@ impl Clients {
         over: impl Fn() -> bool,
     ) -> Verdict {
         let survived =
-            self.past.values().filter_map(|part| part.found.as_ref()).find_map(|found| {
+            self.past.iter().filter_map(|(_, part)| part.found.as_ref()).find_map(|found| {
                 found.reply(connection.client, place, tried).map(|carried| carried.ino)
             });
         let mut state = self.lock();
@@ -561,6 +589,11 @@ impl Clients {
         self.lock().clients.iter().any(|(id, client)| Some(*id) != but && client.keeps_any())
     }
 
+    /// Does a client keep changes that are to be made durable now and then?
+    pub fn wants_durable(&self) -> bool {
+        self.lock().clients.values().any(Client::wants_durable)
+    }
+
     /// The server ends in order: nothing is carried out any more, and all is durable.
     ///
     /// # Errors
@@ -628,7 +661,7 @@ impl State {
     }
 
     /// May a change at this place of the order be repeated: has nobody an older one?
-    fn is_first(&self, client: u64, at: (u64, u64)) -> bool {
+    fn is_first(&self, client: u64, at: (usize, u64)) -> bool {
         self.expected.is_empty()
             && self.clients.iter().all(|(id, other)| {
                 let later = |r: &Progress| r.repeated || r.at.is_some_and(|theirs| at < theirs);

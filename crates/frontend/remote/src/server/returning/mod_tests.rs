@@ -159,6 +159,97 @@ fn clients_repeat_in_their_servers_order() {
     assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5, 6, 10, 10]);
 }
 
+/// Where two servers have died one after the other, what the second one repeated comes before what
+/// it had not come to, whatever numbers the two have drawn.
+#[test]
+fn what_was_repeated_already_comes_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let (one, two) = loop {
+        let _ = std::fs::remove_file(&path);
+        let first = server(&path, 4, None);
+        (1..=2).for_each(|client| drop(arrive(&first, client, 0)));
+        let second = server(&path, 5, found(4));
+        if first.instance < second.instance {
+            break (first.instance, second.instance);
+        }
+    };
+    let third = server(&path, 6, found(5));
+    let (_, late) = arrive(&third, 1, one);
+    let (_, early) = arrive(&third, 2, one);
+    let theirs = third.clone();
+    let waits = spawn(move || admit(&theirs, late, kept(one, 5, 0, 1)));
+    sleep(Duration::from_millis(50));
+    assert!(!waits.is_finished(), "the other one has an older change, if any");
+    let repeated = kept(two, 1, 0, 2);
+    assert!(runs(&admit(&third, early, repeated)));
+    third.done(early, &repeated, (Some(12), Done::default()), &Ok(Reply::Done));
+    let theirs = third.clone();
+    let reclaims = spawn(move || admit(&theirs, early, Change::Reclaim));
+    assert!(runs(&waits.join().unwrap()));
+    assert!(third.returned(late).is_empty());
+    assert!(runs(&reclaims.join().unwrap()));
+}
+
+/// A client whose connection is lost while it comes back is waited for as before, and what it keeps
+/// is not repeated once others have gone on.
+#[test]
+fn a_client_that_is_lost_on_its_way_back_has_not_returned() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    (1..=2).for_each(|client| drop(arrive(&first, client, 0)));
+    let of = first.instance;
+    let second = server(&path, 5, found(4));
+    let (_, lost) = arrive(&second, 1, of);
+    let (_, other) = arrive(&second, 2, of);
+    drop(second.leaves(lost, Arc::new(Nothing), Leaving::Lost));
+    assert!(second.returned(other).is_empty());
+    assert!(!second.is_open(), "it has not repeated anything");
+    let (back, lost) = arrive(&second, 1, of);
+    assert_eq!(back, Back::Again);
+    assert!(runs(&admit(&second, lost, kept(of, 3, 0, 1))));
+    assert!(!second.is_open());
+    // It is lost once more, and too late.
+    drop(second.leaves(lost, Arc::new(Nothing), Leaving::Lost));
+    second.lock().until = Instant::now();
+    assert!(second.wait_open(&|| false));
+    let (back, late) = arrive(&second, 1, of);
+    assert_eq!(back, Back::Unknown);
+    assert!(matches!(admit(&second, late, kept(of, 4, 0, 2)), Verdict::Refused(_)));
+    assert!(second.take_gone().is_empty(), "it is here again");
+    // It is written down again.
+    let third = server(&path, 6, found(5));
+    assert_eq!(arrive(&third, 1, second.instance).0, Back::Again);
+}
+
+/// A client that has synced a file keeps its changes until it has the answer. Others may write and
+/// sync the file meanwhile.
+#[test]
+fn a_sync_without_its_answer_leaves_changes_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    let (_, one) = arrive(&first, 1, 0);
+    let (_, other) = arrive(&first, 2, 0);
+    let done = |order| Done { order, ..Done::default() };
+    first.done(one, &Change::Absolute, (Some(12), done(1)), &Ok(Reply::Done));
+    first.synced(Some(1), 12, 1).unwrap();
+    assert!(!first.wants_durable(), "it is durable");
+    first.done(other, &Change::Absolute, (Some(12), done(2)), &Ok(Reply::Done));
+    first.synced(Some(2), 12, 2).unwrap();
+    let second = server(&path, 5, found(4));
+    let (_, one) = arrive(&second, 1, first.instance);
+    arrive(&second, 2, 0);
+    assert!(is_there(&admit(&second, one, kept(first.instance, 1, 0, 1))), "it would be older");
+    // One that is away may be forgotten.
+    first.synced(Some(2), 12, 2).unwrap();
+    drop(first.leaves(other, Arc::new(Nothing), Leaving::Lost));
+    assert!(first.wants_durable());
+    first.all_durable(2).unwrap();
+    assert!(!first.wants_durable());
+}
+
 /// A change is repeated unless it is there: by what was recovered, or by what was written down.
 #[test]
 fn what_is_there_is_not_repeated() {
