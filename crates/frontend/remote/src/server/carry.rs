@@ -34,10 +34,11 @@ impl Session<'_> {
                 let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
                 self.carry_out(call, file, entry);
             }
-            Verdict::Answered(result, done) => {
+            Verdict::Answered(result, done, owed) => {
                 let result = result.and_then(|it| in_this_session(&*self.opened.service, it));
                 self.answers.note_opened(&call.request, &result);
-                self.answers.give(own, result, Some(done), true);
+                // Other kernels may still show what was before.
+                self.answers.give_owing(own, (result, Some(done)), owed);
             }
             Verdict::There(ino) => {
                 let result = match call.change {
@@ -99,7 +100,8 @@ impl Session<'_> {
             let result = service.call(&credentials, request);
             turn.finish();
             let durable = || make_durable(&self.server.clients, || self.server.sync());
-            let (result, done) = noting.note(result.and_then(|reply| durable().map(|()| reply)));
+            let (result, done) =
+                noting.note(result.and_then(|reply| durable().map(|()| reply)), Owed::default());
             self.answers.give(own, result, done, true);
             return drop(data);
         }
@@ -109,16 +111,16 @@ impl Session<'_> {
         let owes = self.opened.caches && !has_its_way(&request) && self.answers.may_owe();
         if repeated || owes {
             let (result, owed) = service.call_owing(&credentials, request);
-            let said = noting.note(result);
-            turn.finish();
             let owed = if repeated { Owed::default() } else { owed };
+            let said = noting.note(result, owed.clone());
+            turn.finish();
             self.answers.give_owing(own, said, owed);
             return drop(data);
         }
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let theirs = turn.clone();
         let done = move |result| {
-            let (result, done) = noting.note(result);
+            let (result, done) = noting.note(result, Owed::default());
             // A thread that flushes for all sessions does not wait for this one's client, and has
             // not this one's turn.
             let own_thread = std::thread::current().id() == here;
@@ -171,8 +173,9 @@ impl Noting {
         self.clients.keeps(self.returned.map(|it| it.client))
     }
 
-    /// What the call's client is to be told.
-    fn note(self, mut result: Result<Reply>) -> (Result<Reply>, Option<Done>) {
+    /// What the call's client is to be told, and again if it asks again: not before `owed` is
+    /// settled.
+    fn note(self, mut result: Result<Reply>, owed: Owed) -> (Result<Reply>, Option<Done>) {
         self.answers.note_opened(&self.handles, &result);
         if let (Promise::File, Some(file), Ok(_)) = (self.promise, self.file, &result)
             && let Err(error) =
@@ -187,7 +190,7 @@ impl Noting {
                 lsn: origin.lsn().0,
                 at: origin.at(),
             });
-            self.clients.done(connection, &change, (self.file, done), &result);
+            self.clients.done(connection, &change, (self.file, done), (&result, owed));
             done
         });
         (result, done)

@@ -3,7 +3,7 @@
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Result};
 use siftfs_calls::{Done, SLOTS};
-use siftfs_proto::{FileService, Reply};
+use siftfs_proto::{FileService, Owed, Reply};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const EARLIER: usize = 2;
 /// A call that must not be carried out twice, and its answer when there is one.
 struct Place {
     number: u64,
-    answer: Option<(Box<Result<Reply>>, Done)>,
+    answer: Option<(Box<Result<Reply>>, Done, Owed)>,
 }
 
 /// Where a client is while it comes back.
@@ -65,8 +65,8 @@ pub(in crate::server) enum Repeated {
     New,
     /// It is being carried out.
     Running,
-    /// It has been, with this answer.
-    Done(Box<Result<Reply>>, Done),
+    /// It has been, with this answer, which its client may act on when nothing is owed any more.
+    Done(Box<Result<Reply>>, Done, Owed),
     /// A server that died has carried it out, and it is there. The inode that it was about.
     Survived(InodeNr),
     /// Its number is not its place's next one.
@@ -145,7 +145,7 @@ impl Client {
         }
         match self.places.get(&place) {
             Some(known) if known.number == number => match &known.answer {
-                Some((result, done)) => Repeated::Done(result.clone(), *done),
+                Some((result, done, owed)) => Repeated::Done(result.clone(), *done, owed.clone()),
                 None => Repeated::Running,
             },
             // A client may give a call up, and its place is free then.
@@ -169,11 +169,16 @@ impl Client {
     }
 
     /// It has been carried out.
-    pub fn end(&mut self, place: u32, number: u64, result: &Result<Reply>, done: Done) {
+    pub fn end(
+        &mut self,
+        (place, number): (u32, u64),
+        (result, owed): (&Result<Reply>, Owed),
+        done: Done,
+    ) {
         if let Some(known) = self.places.get_mut(&place)
             && known.number == number
         {
-            known.answer = Some((Box::new(result.clone()), done));
+            known.answer = Some((Box::new(result.clone()), done, owed));
         }
     }
 

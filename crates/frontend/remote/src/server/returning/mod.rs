@@ -14,7 +14,7 @@ use book::{Book, Part};
 use client::{Client, Progress, Repeated};
 use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
-use siftfs_proto::{FileService, Recovered, Reply};
+use siftfs_proto::{FileService, Owed, Recovered, Reply};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,8 +104,8 @@ pub(super) type Over = Vec<Arc<dyn FileService>>;
 pub(super) enum Verdict {
     /// Carry it out.
     Run,
-    /// It was carried out, and this is its answer.
-    Answered(Box<Result<Reply>>, Done),
+    /// It was carried out, and this is its answer, which counts when nothing is owed any more.
+    Answered(Box<Result<Reply>>, Done, Owed),
     /// It was carried out by a server that died: the answer is to be found out again; the inode
     /// that it was about.
     There(InodeNr),
@@ -495,7 +495,9 @@ impl Clients {
             };
             match client.begin(place, number, survived) {
                 Repeated::New => return Verdict::Run,
-                Repeated::Done(result, done) => return Verdict::Answered(result, done),
+                Repeated::Done(result, done, owed) => {
+                    return Verdict::Answered(result, done, owed);
+                }
                 Repeated::Survived(ino) => return Verdict::There(ino),
                 Repeated::Wrong => return Verdict::Refused(errno(libc::EINVAL)),
                 // An older connection's thread is at it.
@@ -512,7 +514,7 @@ impl Clients {
         connection: Connection,
         change: &Change,
         (file, done): (Option<InodeNr>, Done),
-        result: &Result<Reply>,
+        (result, owed): (&Result<Reply>, Owed),
     ) {
         self.newest.fetch_max(done.order, Ordering::SeqCst);
         let mut state = self.lock();
@@ -520,7 +522,7 @@ impl Clients {
         let Some(client) = state.clients.get_mut(&connection.client) else { return };
         match change {
             Change::Once { place, number } | Change::Kept(Kept { place, number, .. }) => {
-                client.end(*place, *number, result, done);
+                client.end((*place, *number), (result, owed), done);
             }
             Change::Absolute | Change::Reclaim => {}
         }

@@ -146,7 +146,12 @@ fn clients_repeat_in_their_servers_order() {
                     let change = kept(of, number, 0, number);
                     assert!(runs(&admit(&second, connection, change)));
                     order.lock().unwrap().push(number);
-                    second.done(connection, &change, (Some(12), Done::default()), &Ok(Reply::Done));
+                    second.done(
+                        connection,
+                        &change,
+                        (Some(12), Done::default()),
+                        (&Ok(Reply::Done), Owed::default()),
+                    );
                 }
                 assert!(runs(&admit(&second, connection, Change::Reclaim)));
                 order.lock().unwrap().push(10);
@@ -168,7 +173,9 @@ fn what_was_repeated_already_comes_first() {
     let (one, two) = loop {
         let _ = std::fs::remove_file(&path);
         let first = server(&path, 4, None);
-        (1..=2).for_each(|client| drop(arrive(&first, client, 0)));
+        for client in 1..=2 {
+            arrive(&first, client, 0);
+        }
         let second = server(&path, 5, found(4));
         if first.instance < second.instance {
             break (first.instance, second.instance);
@@ -183,7 +190,7 @@ fn what_was_repeated_already_comes_first() {
     assert!(!waits.is_finished(), "the other one has an older change, if any");
     let repeated = kept(two, 1, 0, 2);
     assert!(runs(&admit(&third, early, repeated)));
-    third.done(early, &repeated, (Some(12), Done::default()), &Ok(Reply::Done));
+    third.done(early, &repeated, (Some(12), Done::default()), (&Ok(Reply::Done), Owed::default()));
     let theirs = third.clone();
     let reclaims = spawn(move || admit(&theirs, early, Change::Reclaim));
     assert!(runs(&waits.join().unwrap()));
@@ -198,11 +205,14 @@ fn a_client_that_is_lost_on_its_way_back_has_not_returned() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("book");
     let first = server(&path, 4, None);
-    (1..=2).for_each(|client| drop(arrive(&first, client, 0)));
+    for client in 1..=2 {
+        arrive(&first, client, 0);
+    }
     let of = first.instance;
     let second = server(&path, 5, found(4));
     let (_, lost) = arrive(&second, 1, of);
     let (_, other) = arrive(&second, 2, of);
+    second.is_quiet(lost);
     drop(second.leaves(lost, Arc::new(Nothing), Leaving::Lost));
     assert!(second.returned(other).is_empty());
     assert!(!second.is_open(), "it has not repeated anything");
@@ -211,6 +221,7 @@ fn a_client_that_is_lost_on_its_way_back_has_not_returned() {
     assert!(runs(&admit(&second, lost, kept(of, 3, 0, 1))));
     assert!(!second.is_open());
     // It is lost once more, and too late.
+    second.is_quiet(lost);
     drop(second.leaves(lost, Arc::new(Nothing), Leaving::Lost));
     second.lock().until = Instant::now();
     assert!(second.wait_open(&|| false));
@@ -233,10 +244,10 @@ fn a_sync_without_its_answer_leaves_changes_kept() {
     let (_, one) = arrive(&first, 1, 0);
     let (_, other) = arrive(&first, 2, 0);
     let done = |order| Done { order, ..Done::default() };
-    first.done(one, &Change::Absolute, (Some(12), done(1)), &Ok(Reply::Done));
+    first.done(one, &Change::Absolute, (Some(12), done(1)), (&Ok(Reply::Done), Owed::default()));
     first.synced(Some(1), 12, 1).unwrap();
     assert!(!first.wants_durable(), "it is durable");
-    first.done(other, &Change::Absolute, (Some(12), done(2)), &Ok(Reply::Done));
+    first.done(other, &Change::Absolute, (Some(12), done(2)), (&Ok(Reply::Done), Owed::default()));
     first.synced(Some(2), 12, 2).unwrap();
     let second = server(&path, 5, found(4));
     let (_, one) = arrive(&second, 1, first.instance);
@@ -259,7 +270,7 @@ fn what_is_there_is_not_repeated() {
     let (_, one) = arrive(&first, 1, 0);
     let (_, other) = arrive(&first, 2, 0);
     let done = |order| Done { order, ..Done::default() };
-    first.done(one, &Change::Absolute, (Some(12), done(3)), &Ok(Reply::Done));
+    first.done(one, &Change::Absolute, (Some(12), done(3)), (&Ok(Reply::Done), Owed::default()));
     first.all_durable(2).unwrap();
     // The other's sync covers what this one keeps.
     first.synced(Some(2), 12, 4).unwrap();
@@ -276,7 +287,7 @@ fn what_is_there_is_not_repeated() {
         number += 1;
         let change = kept(of, order, lsn, number);
         let verdict = admit(&second, one, change);
-        second.done(one, &change, (None, Done::default()), &Ok(Reply::Done));
+        second.done(one, &change, (None, Done::default()), (&Ok(Reply::Done), Owed::default()));
         verdict
     };
     assert!(is_there(&ask(2, 0)), "all up to here was durable");
@@ -309,10 +320,16 @@ fn a_repeated_call_is_carried_out_once() {
     sleep(Duration::from_millis(50));
     assert!(!waits.is_finished());
     let done = Done { order: 9, lsn: 4, at: None };
-    clients.done(old, &change, (None, done), &Ok(Reply::Flags(1)));
+    // Another session has not taken note of it.
+    let mut owed = Owed::default();
+    let notice = siftfs_proto::Notice::new(&mut owed);
+    clients.done(old, &change, (None, done), (&Ok(Reply::Flags(1)), owed));
     clients.is_quiet(old);
-    let Verdict::Answered(result, said) = waits.join().unwrap() else { panic!("no answer") };
+    let Verdict::Answered(result, said, owed) = waits.join().unwrap() else { panic!("no answer") };
     assert_eq!((*result, said), (Ok(Reply::Flags(1)), done));
+    assert!(!owed.is_settled(), "the answer that is given again waits, too");
+    drop(notice);
+    assert!(owed.is_settled());
     let earlier = Change::Once { place: 3, number: 4 };
     assert!(matches!(admit(&clients, new, earlier), Verdict::Refused(_)));
     assert!(matches!(admit(&clients, old, change), Verdict::Over), "an older connection");
