@@ -190,6 +190,7 @@ fn what_was_repeated_already_comes_first() {
     assert!(!waits.is_finished(), "the other one has an older change, if any");
     let repeated = kept(two, 1, 0, 2);
     assert!(runs(&admit(&third, early, repeated)));
+    assert!(!waits.is_finished(), "it was made before");
     third.done(early, &repeated, (Some(12), Done::default()), (&Ok(Reply::Done), Owed::default()));
     let theirs = third.clone();
     let reclaims = spawn(move || admit(&theirs, early, Change::Reclaim));
