@@ -30,6 +30,13 @@ impl Session<'_> {
                     clients.not_carried_out(self.opened.returned, call.change.as_ref());
                     return self.answers.give(own, Err(errno(libc::ESTALE)), None, true);
                 }
+                let reclaims = call.change == Some(Change::Reclaim);
+                if let (true, Request::SetLock { .. }, Some(returned)) =
+                    (reclaims, &call.request, self.opened.returned)
+                    && !clients.may_lock_again(returned)
+                {
+                    return self.answers.give(own, Err(errno(libc::EAGAIN)), None, true);
+                }
                 let entry = call.entry.take();
                 let entry = entry.unwrap_or_else(|| self.commands.arrive(&call.request));
                 self.carry_out(call, file, entry);

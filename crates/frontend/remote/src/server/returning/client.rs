@@ -47,6 +47,8 @@ pub(super) struct Client {
     pub returning: Option<Progress>,
     /// When it came or went last.
     pub since: Instant,
+    /// Its locks may have been another client's: it must not have them again as if it had kept them.
+    pub forfeits: bool,
     /// Connections whose calls may still be carried out.
     busy: BTreeSet<u64>,
     /// They keep what they have until the client has taken it back.
@@ -76,8 +78,9 @@ pub(in crate::server) enum Repeated {
 impl Default for Client {
     fn default() -> Self {
         let (connection, returning, busy, earlier, places) = Default::default();
-        let (keeps, synced) = Default::default();
-        Self { connection, returning, since: Instant::now(), busy, earlier, places, keeps, synced }
+        let (forfeits, keeps, synced, since) =
+            (false, HashMap::new(), HashMap::new(), Instant::now());
+        Self { connection, returning, since, forfeits, busy, earlier, places, keeps, synced }
     }
 }
 
@@ -111,7 +114,10 @@ impl Client {
     /// Sessions of lost connections whose term is over are not kept any more.
     pub fn take_late(&mut self, now: Instant) -> Vec<Arc<dyn FileService>> {
         let late = |earlier: &mut Earlier| now.duration_since(earlier.since) >= TERM;
-        self.earlier.extract_if(.., late).map(|earlier| earlier.service).collect()
+        let late = self.earlier.extract_if(.., late).map(|earlier| earlier.service);
+        let late: Vec<_> = late.collect();
+        self.forfeits |= !late.is_empty();
+        late
     }
 
     /// The client has what it wanted of its earlier sessions.

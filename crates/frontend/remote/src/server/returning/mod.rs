@@ -5,16 +5,18 @@ mod book;
 mod calls;
 mod client;
 mod keeper;
+mod state;
 
 pub(super) use calls::{Promise, answer_again, file_of, in_this_session, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
 use super::outbox::Outbox;
 use book::{Book, Part};
-use client::{Client, Progress, Repeated};
-use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
+use client::{Client, Repeated};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
 use siftfs_proto::{FileService, Owed, Recovered, Reply};
+use state::State;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,24 +45,6 @@ pub struct Before {
     pub epoch: u64,
     /// What the volume's recovery found; `None` if there was none, or nobody knows.
     pub found: Option<Arc<Recovered>>,
-}
-
-struct State {
-    clients: HashMap<u64, Client>,
-    /// Clients of which nothing was heard yet since the server before died.
-    expected: HashSet<u64>,
-    /// Everybody goes on: all have returned, or the grace time is over.
-    open: bool,
-    until: Instant,
-    /// It ends no later than that, whatever happens.
-    latest: Instant,
-    durable: u64,
-    marks: HashMap<InodeNr, u64>,
-    book: Option<Book>,
-    /// Connections of returning clients so far.
-    connections: u64,
-    /// Clients that have gone for good, and that nobody else was told of.
-    gone: Vec<u64>,
 }
 
 /// The clients of a server that come back.
@@ -225,6 +209,7 @@ impl Clients {
         let client = state.clients.entry(id).or_default();
         let returns = known && !matches!(back, Back::New | Back::Unknown);
         client.connects((number, outbox.clone()), now, returns);
+        client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
             state.returned();
@@ -257,6 +242,7 @@ impl Clients {
         let mut state = self.lock();
         let over = state.of(connection).map(|client| {
             client.returning = None;
+            client.forfeits = false;
             client.take_earlier()
         });
         state.returned();
@@ -281,7 +267,11 @@ impl Clients {
             Leaving::Lost if is_last || client.returning.is_some() => {
                 over.extend(client.keeps_session(service));
             }
-            _ => over.push(service),
+            _ => {
+                let wanted = is_last || client.returning.is_some();
+                client.forfeits |= matches!(how, Leaving::Ended) && wanted;
+                over.push(service);
+            }
         }
         if !is_last {
             return over;
@@ -302,6 +292,12 @@ impl Clients {
         state.returned();
         self.changed.notify_all();
         over
+    }
+
+    /// May a client have its locks again? Not if its session was ended: they may have been another
+    /// one's since, also if nobody has them now.
+    pub fn may_lock_again(&self, connection: Connection) -> bool {
+        self.lock().of(connection).is_some_and(|client| !client.forfeits)
     }
 
     /// No call that came by this connection is carried out any more.
@@ -637,90 +633,6 @@ impl Clients {
             }
         }
         Ok(())
-    }
-}
-
-impl Part {
-    /// Is a change there which this server answered?
-    fn has(&self, kept: &Kept, file: Option<InodeNr>) -> bool {
-        let found = self.found.as_ref();
-        self.ended
-            || kept.order <= self.durable
-            || match (kept.lsn, file) {
-                (0, Some(file)) => self.marks.get(&file).is_some_and(|mark| kept.order <= *mark),
-                (0, None) => false,
-                (lsn, _) => found.is_some_and(|found| found.holds(Lsn(lsn))),
-            }
-    }
-}
-
-impl State {
-    fn of(&mut self, connection: Connection) -> Option<&mut Client> {
-        let client = self.clients.get_mut(&connection.client)?;
-        let own =
-            client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
-        own.then_some(client)
-    }
-
-    /// May a change at this place of the order be repeated: has nobody an older one?
-    fn is_first(&self, client: u64, at: (usize, u64)) -> bool {
-        self.expected.is_empty()
-            && self.clients.iter().all(|(id, other)| {
-                let later = |r: &Progress| r.repeated || r.at.is_some_and(|theirs| at < theirs);
-                *id == client || other.returning.as_ref().is_none_or(later)
-            })
-    }
-
-    /// Has every client repeated what it keeps?
-    fn have_repeated(&self) -> bool {
-        let repeated = |c: &Client| c.returning.as_ref().is_none_or(|r| r.repeated);
-        self.expected.is_empty() && self.clients.values().all(repeated)
-    }
-
-    /// Has the time of a client that is waited for come to its end?
-    fn look(&mut self) {
-        let now = Instant::now();
-        if now >= self.until {
-            let late: Vec<u64> = self.expected.drain().collect();
-            for client in late {
-                tracing::warn!(client, "a client has not come back: nobody waits for it any more");
-                self.strike_out(client);
-            }
-        }
-        for (id, client) in &mut self.clients {
-            // One that waits for others is not the one that is waited for.
-            if client.returning.as_ref().is_some_and(|r| r.at.is_none() && now - r.since > GRACE) {
-                tracing::warn!(client = id, "a client stands still while it comes back");
-                client.returning = None;
-            }
-        }
-        self.returned();
-    }
-
-    /// Does anybody return still?
-    fn returned(&mut self) {
-        self.open |= self.expected.is_empty()
-            && self.clients.values().all(|client| client.returning.is_none());
-    }
-
-    /// Clients that are away for too long are not waited for after a death.
-    fn forget(&mut self, now: Instant) {
-        let away = |c: &Client| c.connection.is_none() && !c.has_earlier() && now - c.since > AWAY;
-        let gone: Vec<u64> =
-            self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
-        for client in gone {
-            self.clients.remove(&client);
-            self.strike_out(client);
-        }
-    }
-
-    fn strike_out(&mut self, client: u64) {
-        self.gone.push(client);
-        if let Some(book) = &mut self.book
-            && let Err(error) = book.gone(client)
-        {
-            tracing::warn!(%error, "after a death a client will be waited for that has gone");
-        }
     }
 }
 

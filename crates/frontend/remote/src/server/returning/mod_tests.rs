@@ -1,4 +1,5 @@
 use super::*;
+use siftfs_base::Lsn;
 use siftfs_calls::SLOTS;
 use siftfs_proto::{Carried, Credentials, Recovered, Request};
 use siftfs_transport::Sender;
@@ -228,6 +229,7 @@ fn a_client_that_is_lost_on_its_way_back_has_not_returned() {
     assert!(second.wait_open(&|| false));
     let (back, late) = arrive(&second, 1, of);
     assert_eq!(back, Back::Unknown);
+    assert!(!second.may_lock_again(late));
     assert!(matches!(admit(&second, late, kept(of, 4, 0, 2)), Verdict::Refused(_)));
     assert!(second.take_gone().is_empty(), "it is here again");
     // It is written down again.
@@ -368,6 +370,7 @@ fn a_lost_connection_keeps_its_session() {
     assert!(clients.take_late().is_empty(), "its term is not over");
     let (back, second) = arrive(&clients, 1, clients.instance);
     assert_eq!(back, Back::Same);
+    assert!(clients.may_lock_again(second));
     assert_eq!(leave(&clients, second, Leaving::Lost), 0, "it has not taken anything back");
     let (_, third) = arrive(&clients, 1, clients.instance);
     let (_, fourth) = arrive(&clients, 1, clients.instance);
@@ -381,7 +384,9 @@ fn a_lost_connection_keeps_its_session() {
         clients.lock().clients.values_mut().map(|c| c.take_late(later).len()).sum::<usize>(),
         1
     );
-    let (_, sixth) = arrive(&clients, 1, clients.instance);
+    let (back, sixth) = arrive(&clients, 1, clients.instance);
+    assert_eq!(back, Back::Same);
+    assert!(!clients.may_lock_again(sixth), "its locks were free");
     assert_eq!(leave(&clients, sixth, Leaving::Lost), 0);
     let (_, seventh) = arrive(&clients, 1, clients.instance);
     assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");
