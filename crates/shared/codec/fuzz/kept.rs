@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Longest sample that is kept: the status document has a form of its own.
 const LONGEST: usize = 1000;
-/// What reading may have allocated at a time, beyond so many bytes for each one of the input: the
+/// What reading may have allocated at a time, beyond [`EACH`] for each byte of the input: the
 /// frames' reader allocates that much ahead of their bytes.
 const AHEAD: usize = 512 << 10;
 const EACH: usize = 64;
@@ -121,7 +121,7 @@ impl Corpus {
         }
     }
 
-    /// All are read or refused, and so many are messages.
+    /// All are read or refused. At least this many are messages, and streams.
     pub fn replay(&self, messages: usize, frames: usize) {
         let files = self.files();
         let seen: Vec<Seen> = files.iter().map(|(_, bytes)| self.read(bytes)).collect();

@@ -1,9 +1,9 @@
 //! A client: its program's calls, its kernel, what it keeps, and how it comes back.
 
 use super::config::{Call, Config, Mutation};
-use super::state::{Back, Broken, Id, Ids, Kept, Phase, Sent, Told, World, bit};
+use super::state::{Back, Broken, Id, Ids, Kept, Phase, Sent, Snapshot, Told, bit};
 
-impl World {
+impl Snapshot {
     /// The present or next call of a client's program.
     pub(crate) fn call(&self, config: &Config, c: usize) -> Option<Call> {
         config.call(c, self.clients[c].call)

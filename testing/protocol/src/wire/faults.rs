@@ -2,9 +2,9 @@
 
 use super::config::{Config, Mutation};
 use super::returning::empty;
-use super::state::{Found, Phase, Progress, Reply, Session, Told, Up, World};
+use super::state::{Found, Phase, Progress, Reply, Session, Snapshot, Told, Up};
 
-impl World {
+impl Snapshot {
     /// A client's connection is lost, with what is on its way.
     pub(crate) fn lose(&mut self, config: &Config, c: usize) {
         self.cut(c);

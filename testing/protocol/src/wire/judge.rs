@@ -2,7 +2,7 @@
 
 use super::config::{Call, Config};
 use super::model::Wire;
-use super::state::{Broken, Files, Id, Ids, Phase, Up, World, bit};
+use super::state::{Broken, Files, Id, Ids, Phase, Snapshot, Up, bit};
 use stateright::Property;
 
 /// Names of properties.
@@ -29,14 +29,14 @@ pub mod names {
 pub fn properties() -> Vec<Property<Wire>> {
     use names::*;
     vec![
-        Property::always(TWICE, |_, s: &World| s.ghost.holds(Broken::Twice)),
-        Property::always(PROMISE, |_, s: &World| s.ghost.holds(Broken::Promise)),
-        Property::always(KEPT, |_, s: &World| s.has_answered()),
-        Property::always(SILENCE, |_, s: &World| s.ghost.holds(Broken::Silence)),
-        Property::always(STALE, |_, s: &World| s.ghost.holds(Broken::Stale)),
-        Property::always(WHOLE, |m: &Wire, s: &World| s.has_whole_compounds(m.config())),
-        Property::always(LOCK, |_, s: &World| s.ghost.holds(Broken::Lock)),
-        Property::always(ANSWERED, |m: &Wire, s: &World| s.is_done(m.config()) || m.can_move(s)),
+        Property::always(TWICE, |_, s: &Snapshot| s.ghost.holds(Broken::Twice)),
+        Property::always(PROMISE, |_, s: &Snapshot| s.ghost.holds(Broken::Promise)),
+        Property::always(KEPT, |_, s: &Snapshot| s.has_answered()),
+        Property::always(SILENCE, |_, s: &Snapshot| s.ghost.holds(Broken::Silence)),
+        Property::always(STALE, |_, s: &Snapshot| s.ghost.holds(Broken::Stale)),
+        Property::always(WHOLE, |m: &Wire, s: &Snapshot| s.has_whole_compounds(m.config())),
+        Property::always(LOCK, |_, s: &Snapshot| s.ghost.holds(Broken::Lock)),
+        Property::always(ANSWERED, |m: &Wire, s: &Snapshot| s.is_done(m.config()) || m.can_move(s)),
     ]
 }
 
@@ -53,7 +53,7 @@ fn last_ones(order: impl DoubleEndedIterator<Item = Id>, counts: Ids) -> Vec<Id>
     last
 }
 
-impl World {
+impl Snapshot {
     /// While a server serves all: what was answered and is not lost is there, in its order.
     fn has_answered(&self) -> bool {
         if self.server.up != Up::Serving || !self.server.open {

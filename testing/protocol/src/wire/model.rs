@@ -4,7 +4,7 @@ use super::action::Action;
 use super::config::{Config, Mutation};
 use super::judge;
 use super::landmarks::landmarks_at;
-use super::state::{Phase, Up, World};
+use super::state::{Phase, Snapshot, Up};
 use stateright::{Model, Property};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,13 +50,13 @@ impl Wire {
     }
 
     /// Is there a step that is no fault?
-    pub(crate) fn can_move(&self, s: &World) -> bool {
+    pub(crate) fn can_move(&self, s: &Snapshot) -> bool {
         let mut all = Vec::new();
         self.moves(s, &mut all);
         !all.is_empty()
     }
 
-    fn moves(&self, s: &World, out: &mut Vec<Action>) {
+    fn moves(&self, s: &Snapshot, out: &mut Vec<Action>) {
         let config = &self.config;
         let dead = |c: usize| s.clients[c].phase == Phase::Dead;
         for c in 0..s.clients.len() {
@@ -93,7 +93,7 @@ impl Wire {
         }
     }
 
-    fn faults(&self, s: &World, out: &mut Vec<Action>) {
+    fn faults(&self, s: &Snapshot, out: &mut Vec<Action>) {
         let limits = self.config.faults;
         let [lose, kill, end, dies, late] = s.ghost.faults;
         if s.ghost.faults.iter().sum::<u8>() >= limits.total {
@@ -114,7 +114,7 @@ impl Wire {
         out.extend((end < limits.end && s.may_end()).then_some(Action::End));
     }
 
-    fn apply(&self, s: &mut World, action: Action) {
+    fn apply(&self, s: &mut Snapshot, action: Action) {
         let config = &self.config;
         match action {
             Action::Begin(c) => s.begin(config, c),
@@ -137,7 +137,7 @@ impl Wire {
     }
 
     /// What fails, or dies.
-    fn apply_fault(&self, s: &mut World, fault: Action) {
+    fn apply_fault(&self, s: &mut Snapshot, fault: Action) {
         let config = &self.config;
         let kind = match fault {
             Action::Lose(_) => 0,
@@ -159,7 +159,7 @@ impl Wire {
     }
 
     /// Notes what this state is for the first time.
-    fn look(&self, s: &World) {
+    fn look(&self, s: &Snapshot) {
         let met = self.met.load(Ordering::Relaxed);
         let new = landmarks_at(&self.config, s, self.landmarks, met);
         if new != 0 {
@@ -169,20 +169,20 @@ impl Wire {
 }
 
 impl Model for Wire {
-    type State = World;
+    type State = Snapshot;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World::first(self.config.programs.len())]
+    fn init_states(&self) -> Vec<Snapshot> {
+        vec![Snapshot::first(self.config.programs.len())]
     }
 
-    fn actions(&self, s: &World, out: &mut Vec<Action>) {
+    fn actions(&self, s: &Snapshot, out: &mut Vec<Action>) {
         self.look(s);
         self.moves(s, out);
         self.faults(s, out);
     }
 
-    fn next_state(&self, last: &World, action: Action) -> Option<World> {
+    fn next_state(&self, last: &Snapshot, action: Action) -> Option<Snapshot> {
         let mut next = last.clone();
         self.apply(&mut next, action);
         Some(next)

@@ -4,10 +4,10 @@ use super::config::{Config, Mutation};
 use super::runtime::Change;
 use super::server::{Known, REPEATS};
 use super::state::{
-    Back, CLIENTS, Kept, Part, Phase, Progress, Reply, Server, Session, Told, Up, World, bit,
+    Back, CLIENTS, Kept, Part, Phase, Progress, Reply, Server, Session, Snapshot, Told, Up, bit,
 };
 
-impl World {
+impl Snapshot {
     /// The parts of the servers before, the oldest first.
     pub(crate) fn past(&self) -> &[Part] {
         self.disk.book.split_last().map_or(&[], |(_, past)| past)

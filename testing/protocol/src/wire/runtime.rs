@@ -1,7 +1,7 @@
 //! The Runtime: what changes do, what becomes durable, what a recovery finds.
 
 use super::config::{Config, Mutation};
-use super::state::{Broken, FILES, Found, Id, NameOp, Note, Up, World, bit};
+use super::state::{Broken, FILES, Found, Id, NameOp, Note, Snapshot, Up, bit};
 
 /// A change that is carried out.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ fn made(order: &mut Vec<Id>, id: Id, repeated: bool) {
     }
 }
 
-impl World {
+impl Snapshot {
     /// Carries a change out: its place in the order, and its LSN.
     pub(crate) fn run(&mut self, change: Change) -> (u8, u8) {
         let Change { id, file, .. } = change;

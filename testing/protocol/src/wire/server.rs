@@ -2,7 +2,7 @@
 
 use super::config::{Call, Config, Mutation};
 use super::runtime::Change;
-use super::state::{Broken, CLIENTS, Job, Reply, Sent, Session, Told, Up, World};
+use super::state::{Broken, CLIENTS, Job, Reply, Sent, Session, Snapshot, Told, Up};
 
 /// The slot of a program's calls, and that of what is repeated.
 const OWN: usize = 0;
@@ -19,7 +19,7 @@ pub(crate) enum Known {
     There,
 }
 
-impl World {
+impl Snapshot {
     /// The session of a client that has one.
     pub(crate) fn session(&mut self, client: usize) -> &mut Session {
         self.server.sessions[client].as_mut().expect("it has a session")

@@ -339,7 +339,7 @@ impl Ghost {
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct Snapshot {
     /// The volume in the server's memory.
     pub files: Files,
     /// The newest LSN.

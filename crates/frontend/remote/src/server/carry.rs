@@ -107,8 +107,7 @@ impl Session<'_> {
             let result = service.call(&credentials, request);
             turn.finish();
             let durable = || make_durable(&self.server.clients, || self.server.sync());
-            let (result, done) =
-                noting.note(result.and_then(|reply| durable().map(|()| reply)), Owed::default());
+            let (result, done) = noting.note(result.and_then(|reply| durable().map(|()| reply)));
             self.answers.give(own, result, done, true);
             return drop(data);
         }
@@ -119,7 +118,7 @@ impl Session<'_> {
         if repeated || owes {
             let (result, owed) = service.call_owing(&credentials, request);
             let owed = if repeated { Owed::default() } else { owed };
-            let said = noting.note(result, owed.clone());
+            let said = noting.note_owing(result, owed.clone());
             turn.finish();
             self.answers.give_owing(own, said, owed);
             return drop(data);
@@ -127,7 +126,7 @@ impl Session<'_> {
         let (answers, here) = (self.answers.clone(), std::thread::current().id());
         let theirs = turn.clone();
         let done = move |result| {
-            let (result, done) = noting.note(result, Owed::default());
+            let (result, done) = noting.note(result);
             // A thread that flushes for all sessions does not wait for this one's client, and has
             // not this one's turn.
             let own_thread = std::thread::current().id() == here;
@@ -180,9 +179,13 @@ impl Noting {
         self.clients.keeps(self.returned.map(|it| it.client))
     }
 
-    /// What the call's client is to be told, and again if it asks again: not before `owed` is
-    /// settled.
-    fn note(self, mut result: Result<Reply>, owed: Owed) -> (Result<Reply>, Option<Done>) {
+    /// What the call's client is to be told.
+    fn note(self, result: Result<Reply>) -> (Result<Reply>, Option<Done>) {
+        self.note_owing(result, Owed::default())
+    }
+
+    /// The same, and again if it asks again: not before `owed` is settled.
+    fn note_owing(self, mut result: Result<Reply>, owed: Owed) -> (Result<Reply>, Option<Done>) {
         self.answers.note_opened(&self.handles, &result);
         if let (Promise::File, Some(file), Ok(_)) = (self.promise, self.file, &result)
             && let Err(error) =

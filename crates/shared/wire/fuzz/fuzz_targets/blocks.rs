@@ -1,6 +1,6 @@
 #![no_main]
-//! `make fuzz`, or `cargo fuzz run blocks` in `crates/shared/wire`: any bytes are messages of either
-//! side, or a stream of frames.
+//! `make fuzz`, or `cargo fuzz run blocks` in `crates/shared/wire`: any bytes are messages of
+//! either side, or a stream of frames.
 
 #[path = "../messages.rs"]
 mod messages;

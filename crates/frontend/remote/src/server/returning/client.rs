@@ -47,7 +47,7 @@ pub(super) struct Client {
     pub returning: Option<Progress>,
     /// When it came or went last.
     pub since: Instant,
-    /// Its locks may have been another client's: it must not have them again as if it had kept them.
+    /// Its locks may have been another client's: it does not have them again.
     pub forfeits: bool,
     /// Connections whose calls may still be carried out.
     busy: BTreeSet<u64>,
