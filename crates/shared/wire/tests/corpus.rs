@@ -31,6 +31,6 @@ fn the_corpus_is_read_as_it_was() {
 
 #[test]
 fn what_is_changed_is_refused_or_means_what_it_says() {
-    let times = if std::env::var_os("SIFTFS_LONG").is_some() { 10_000 } else { 200 };
+    let times = if std::env::var_os("SIFTFS_LONG").is_some() { 10_000 } else { 2_000 };
     corpus().changed(times);
 }
