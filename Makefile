@@ -38,7 +38,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz pressure kills users deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -128,10 +128,11 @@ bench:
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench -p siftfs-remote-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
-# The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, and logs that
-# programs leave, each for so many seconds. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe
+# The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, logs that
+# programs leave, and messages of both protocols, each for so many seconds. What a corpus in the repository has is read
+# first; fuzz-keep adds to that FUZZ_MOST short inputs at most, of those that were found and reach new code. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe
 # block for a sanitizer to watch. Needs a C++ compiler. FUZZ says which: a crate's directory and the program.
-FUZZ ?= service/intervals:history shared/proto:ioctl shared/lease:log
+FUZZ ?= service/intervals:history shared/proto:ioctl shared/lease:log shared/calls:calls shared/wire:blocks
 FUZZ_SECONDS ?= 300
 FUZZ_DIR ?= target/fuzz
 FUZZ_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -144,7 +145,20 @@ fuzz:
 	    $(CARGO) build --release --locked --target $(FUZZ_TARGET) ); \
 	  mkdir -p "$(FUZZ_DIR)/corpus-$$program"; \
 	  "$(FUZZ_DIR)/$(FUZZ_TARGET)/release/$$program" -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
-	    -malloc_limit_mb=64 -print_final_stats=1 -artifact_prefix="$(FUZZ_DIR)/" "$(FUZZ_DIR)/corpus-$$program"; \
+	    -malloc_limit_mb=64 -print_final_stats=1 -artifact_prefix="$(FUZZ_DIR)/" "$(FUZZ_DIR)/corpus-$$program" \
+	    $$(ls -d crates/$${one%:*}/fuzz/corpus 2>/dev/null); \
+	done
+
+FUZZ_KEEP ?= shared/calls:calls shared/wire:blocks
+FUZZ_MOST ?= 100
+fuzz-keep:
+	set -e; for one in $(FUZZ_KEEP); do program=$${one#*:}; kept="crates/$${one%:*}/fuzz/corpus"; \
+	  rm -rf "$(FUZZ_DIR)/merged"; cp -r "$$kept" "$(FUZZ_DIR)/merged"; \
+	  "$(FUZZ_DIR)/$(FUZZ_TARGET)/release/$$program" -set_cover_merge=1 -use_counters=0 -use_cmp=0 -max_len=256 \
+	    "$(FUZZ_DIR)/merged" "$(FUZZ_DIR)/corpus-$$program"; \
+	  ls -S "$(FUZZ_DIR)/merged" | awk -v most=$(FUZZ_MOST) '!/^sample-/ { all[n++] = $$0 } \
+	    END { for (i = 0; i < most && n; i++) print all[int(i * n / most)] }' | sort -u | \
+	    while read -r name; do cp "$(FUZZ_DIR)/merged/$$name" "$$kept/"; done; \
 	done
 
 # SIFT's online pressure workload, host and device CPU apart. Numbers go to target/bench.

@@ -24,6 +24,7 @@ mod recovery;
 mod service;
 pub mod state;
 pub mod storage;
+pub mod wire;
 
 pub use action::{Action, Flush};
 pub use config::{Config, Faults, Mutation, Replay, Step};

@@ -23,10 +23,11 @@ impl Session<'_> {
         let over = || self.over.load(Ordering::Acquire);
         match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
             Verdict::Run => self.run(call, file),
-            Verdict::Answered(result, done) => {
+            Verdict::Answered(result, done, owed) => {
                 let result = result.and_then(|it| self.opened.power.in_this_session(it));
                 let answer = self.answers.answer(&call.request, result, Some(done));
-                self.answers.give(own, answer, true);
+                // Other kernels may still show what was before.
+                self.answers.give_owing(own, answer, owed);
             }
             Verdict::There(ino) => {
                 let by = (&*self.opened.service, &self.opened.power);
@@ -46,6 +47,13 @@ impl Session<'_> {
     fn run(&self, mut call: Call, file: Option<InodeNr>) {
         let own = (call.slot, call.number);
         let prover = self.opened.prover.as_ref();
+        let reclaims = call.change == Some(Change::Reclaim);
+        if let (true, Request::SetLock { .. }, Some(returned)) =
+            (reclaims, &call.request, self.opened.returned)
+            && !self.server.clients.may_lock_again(returned)
+        {
+            return self.answers.give(own, errno(libc::EAGAIN), true);
+        }
         if let (Some(prover), Some(Change::Reclaim)) = (prover, &call.change)
             && let Some(result) = prover.reclaim(&call.request, &call.proofs)
         {
@@ -132,9 +140,9 @@ impl Session<'_> {
         let owes = self.opened.caches && !has_its_way(&request) && self.answers.may_owe();
         if repeated || owes {
             let (result, owed) = service.call_owing(&credentials, request);
-            let said = noting.note(result);
-            turn.finish();
             let owed = if repeated { Owed::default() } else { owed };
+            let said = noting.note_owing(result, owed.clone());
+            turn.finish();
             self.answers.give_owing(own, said, owed);
             return drop(data);
         }
@@ -195,7 +203,12 @@ impl Noting {
     }
 
     /// What the call's client is to be told.
-    fn note(self, mut result: Result<Reply>) -> Answer {
+    fn note(self, result: Result<Reply>) -> Answer {
+        self.note_owing(result, Owed::default())
+    }
+
+    /// The same, and again if it asks again: not before `owed` is settled.
+    fn note_owing(self, mut result: Result<Reply>, owed: Owed) -> Answer {
         if let (Promise::File, Some(file), Ok(_)) = (self.promise, self.file, &result)
             && let Err(error) =
                 self.clients.synced(self.returned.map(|it| it.client), file, self.before)
@@ -209,7 +222,7 @@ impl Noting {
                 lsn: origin.lsn().0,
                 at: origin.at(),
             });
-            self.clients.done(connection, &change, (self.file, done), &result);
+            self.clients.done(connection, &change, (self.file, done), (&result, owed));
             done
         });
         self.answers.answer(&self.handles, result, done)

@@ -181,19 +181,7 @@ fn open(
     let returning = returning.map(|returning| identity::own_number(channel, returning));
     opening.client = returning.map(|returning| returning.client);
     let open = |cache| server.volume.open(opening, cache);
-    let (service, power) = match channel {
-        Channel::Key(line) if checks => {
-            let (service, power) = super::bounds::machine(line, cache, open)?;
-            (service, Power::of(power))
-        }
-        channel => {
-            let service = match channel {
-                Channel::Key(line) => super::bounded(line, cache, open)?,
-                Channel::Process(_) | Channel::Nobody => open(cache)?,
-            };
-            (service.clone(), Power::of(service))
-        }
-    };
+    let (service, power) = bounded(channel, checks, cache, open)?;
     let prover = match channel {
         Channel::Key(line) if checks && returning.is_some() => {
             let (seals, volume) = (server.seals.clone(), server.volume.uuid());
@@ -215,6 +203,24 @@ fn open(
     };
     let lends = None;
     Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, back })
+}
+
+/// Opens a session within the bounds of its channel, and the same without checks of its callers.
+fn bounded(
+    channel: Channel<'_>,
+    checks: bool,
+    cache: Option<Arc<dyn Cache>>,
+    open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
+) -> Result<(Arc<dyn FileService>, Power)> {
+    let service = match channel {
+        Channel::Key(line) if checks => {
+            let (service, power) = super::bounds::machine(line, cache, open)?;
+            return Ok((service, Power::of(power)));
+        }
+        Channel::Key(line) => super::bounded(line, cache, open)?,
+        Channel::Process(_) | Channel::Nobody => open(cache)?,
+    };
+    Ok((service.clone(), Power::of(service)))
 }
 
 impl Session<'_> {

@@ -4,7 +4,7 @@ use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Result};
 use siftfs_calls::{Done, SLOTS};
 use siftfs_keys::Fingerprint;
-use siftfs_proto::{FileService, Reply};
+use siftfs_proto::{FileService, Owed, Reply};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,14 @@ const EARLIER: usize = 2;
 /// A call that must not be carried out twice, and its answer when there is one.
 struct Place {
     number: u64,
-    answer: Option<(Box<Result<Reply>>, Done)>,
+    answer: Option<(Box<Result<Reply>>, Done, Owed)>,
 }
 
 /// Where a client is while it comes back.
 pub(super) struct Progress {
-    /// The change that it wants to repeat next, in the order of the server that died.
-    pub at: Option<(u64, u64)>,
+    /// The change that it wants to repeat next: how many servers have died since its own, and its
+    /// place in that one's order.
+    pub at: Option<(usize, u64)>,
     /// It has repeated all.
     pub repeated: bool,
     /// When it was heard of last.
@@ -31,6 +32,9 @@ pub(super) struct Progress {
     /// When it began.
     pub begun: Instant,
 }
+
+/// Files that a client has synced and whose changes it may keep still, before that is written down.
+const SYNCED: usize = 1024;
 
 /// The session of a connection that is lost.
 struct Earlier {
@@ -48,6 +52,8 @@ pub(super) struct Client {
     pub returning: Option<Progress>,
     /// When it came or went last.
     pub since: Instant,
+    /// Its locks may have been another client's: it does not have them again.
+    pub forfeits: bool,
     /// Connections whose calls may still be carried out.
     busy: BTreeSet<u64>,
     /// They keep what they have until the client has taken it back.
@@ -55,6 +61,8 @@ pub(super) struct Client {
     places: HashMap<u32, Place>,
     /// Files of which it keeps changes, and the newest one of each; changes of no file are of 0.
     keeps: HashMap<InodeNr, u64>,
+    /// The same of files that it has synced: it keeps them until it has that answer.
+    synced: HashMap<InodeNr, u64>,
 }
 
 /// A call that may have come before.
@@ -64,8 +72,8 @@ pub(in crate::server) enum Repeated {
     New,
     /// It is being carried out.
     Running,
-    /// It has been, with this answer.
-    Done(Box<Result<Reply>>, Done),
+    /// It has been, with this answer, which its client may act on when nothing is owed any more.
+    Done(Box<Result<Reply>>, Done, Owed),
     /// A server that died has carried it out, and it is there. The inode that it was about.
     Survived(InodeNr),
     /// Its number is not its place's next one.
@@ -74,8 +82,20 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, key, returning, busy, earlier, places, keeps) = Default::default();
-        Self { connection, key, returning, since: Instant::now(), busy, earlier, places, keeps }
+        let (connection, key, returning, busy, earlier, places) = Default::default();
+        let (forfeits, keeps, synced) = (false, HashMap::new(), HashMap::new());
+        Self {
+            connection,
+            key,
+            returning,
+            since: Instant::now(),
+            forfeits,
+            busy,
+            earlier,
+            places,
+            keeps,
+            synced,
+        }
     }
 }
 
@@ -110,7 +130,10 @@ impl Client {
     /// Sessions of lost connections whose term is over are not kept any more.
     pub fn take_late(&mut self, now: Instant) -> Vec<Arc<dyn FileService>> {
         let late = |earlier: &mut Earlier| now.duration_since(earlier.since) >= TERM;
-        self.earlier.extract_if(.., late).map(|earlier| earlier.service).collect()
+        let late = self.earlier.extract_if(.., late).map(|earlier| earlier.service);
+        let late: Vec<_> = late.collect();
+        self.forfeits |= !late.is_empty();
+        late
     }
 
     /// The client has what it wanted of its earlier sessions.
@@ -144,7 +167,7 @@ impl Client {
         }
         match self.places.get(&place) {
             Some(known) if known.number == number => match &known.answer {
-                Some((result, done)) => Repeated::Done(result.clone(), *done),
+                Some((result, done, owed)) => Repeated::Done(result.clone(), *done, owed.clone()),
                 None => Repeated::Running,
             },
             // A client may give a call up, and its place is free then.
@@ -168,11 +191,16 @@ impl Client {
     }
 
     /// It has been carried out.
-    pub fn end(&mut self, place: u32, number: u64, result: &Result<Reply>, done: Done) {
+    pub fn end(
+        &mut self,
+        (place, number): (u32, u64),
+        (result, owed): (&Result<Reply>, Owed),
+        done: Done,
+    ) {
         if let Some(known) = self.places.get_mut(&place)
             && known.number == number
         {
-            known.answer = Some((Box::new(result.clone()), done));
+            known.answer = Some((Box::new(result.clone()), done, owed));
         }
     }
 
@@ -182,23 +210,34 @@ impl Client {
         *newest = order.max(*newest);
     }
 
-    /// The newest change of a file that it keeps.
+    /// The newest change of a file that it keeps, or may keep because it may not have the answer of
+    /// its sync.
     pub fn keeps_of(&self, file: InodeNr) -> Option<u64> {
-        self.keeps.get(&file).copied()
+        self.keeps.get(&file).max(self.synced.get(&file)).copied()
     }
 
-    /// It keeps none of this file any more.
+    /// It keeps none of this file any more, once it has the answer of its sync.
     pub fn keeps_not(&mut self, file: InodeNr) {
-        self.keeps.remove(&file);
+        if let Some(newest) = self.keeps.remove(&file) {
+            self.synced.insert(file, newest);
+        }
     }
 
-    /// Does it keep any change?
+    /// May it keep any change?
     pub fn keeps_any(&self) -> bool {
-        !self.keeps.is_empty()
+        !self.keeps.is_empty() || !self.synced.is_empty()
+    }
+
+    /// Is what it keeps to be made durable? What it has synced is, but of very many files, or of a
+    /// client that is away and may be forgotten, that is to be written down.
+    pub fn wants_durable(&self) -> bool {
+        let away = self.connection.is_none() && !self.synced.is_empty();
+        !self.keeps.is_empty() || away || self.synced.len() > SYNCED
     }
 
     /// All up to this change is durable.
     pub fn durable(&mut self, order: u64) {
         self.keeps.retain(|_, newest| *newest > order);
+        self.synced.retain(|_, newest| *newest > order);
     }
 }

@@ -59,7 +59,7 @@ impl Keeper {
             drop(asked);
             end(clients.take_late());
             clients.take_gone().into_iter().for_each(&forget);
-            if clients.keeps(None)
+            if clients.wants_durable()
                 && let Err(error) = make_durable(clients, &sync)
             {
                 tracing::warn!(%error, "what clients keep is not durable");

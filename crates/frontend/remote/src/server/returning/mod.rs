@@ -5,17 +5,20 @@ mod book;
 mod calls;
 mod client;
 mod keeper;
+mod sessions;
+mod state;
 
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
 use super::outbox::Outbox;
 use book::{Book, Part};
-use client::{Client, Progress, Repeated};
-use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
+use client::{Client, Repeated};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
 use siftfs_keys::Fingerprint;
-use siftfs_proto::{FileService, Recovered, Reply};
+use siftfs_proto::{FileService, Owed, Recovered, Reply};
+use state::State;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,14 +28,9 @@ use std::time::{Duration, Instant};
 /// How long others wait for clients that do not come back, and for one that stands still while it
 /// comes back: what waited is carried out and answered within five seconds.
 const GRACE: Duration = Duration::from_millis(4_700);
-/// How long a client may be away from a server that lives before it is forgotten.
-const AWAY: Duration = Duration::from_secs(60);
-/// Clients that a server knows.
-const CLIENTS: usize = 256;
-/// Of those, clients with the same key.
-const OF_ONE_KEY: usize = 32;
-/// How long others wait for clients that go on coming back, but do not come to the end.
-const ALL: Duration = Duration::from_secs(30);
+/// How long a client is waited for at least whose connection is lost while it comes back; for
+/// another grace time all together.
+const ANEW: Duration = Duration::from_secs(2);
 /// How often a call that waits looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -50,22 +48,6 @@ pub struct Before {
     pub found: Option<Arc<Recovered>>,
 }
 
-struct State {
-    clients: HashMap<u64, Client>,
-    /// Clients of which nothing was heard yet since the server before died.
-    expected: HashSet<u64>,
-    /// Everybody goes on: all have returned, or the grace time is over.
-    open: bool,
-    until: Instant,
-    durable: u64,
-    marks: HashMap<InodeNr, u64>,
-    book: Option<Book>,
-    /// Connections of returning clients so far.
-    connections: u64,
-    /// Clients that have gone for good, and that nobody else was told of.
-    gone: Vec<u64>,
-}
-
 /// The clients of a server that come back.
 pub(super) struct Clients {
     pub instance: u64,
@@ -73,8 +55,8 @@ pub(super) struct Clients {
     volume: [u8; 16],
     /// Where the book is.
     path: Option<PathBuf>,
-    /// What servers before wrote down.
-    past: HashMap<u64, Part>,
+    /// What servers before wrote down, the oldest first.
+    past: Vec<(u64, Part)>,
     newest: AtomicU64,
     /// As in the state, once it is so.
     open: AtomicBool,
@@ -107,8 +89,8 @@ pub(super) type Over = Vec<Arc<dyn FileService>>;
 pub(super) enum Verdict {
     /// Carry it out.
     Run,
-    /// It was carried out, and this is its answer.
-    Answered(Box<Result<Reply>>, Done),
+    /// It was carried out, and this is its answer, which counts when nothing is owed any more.
+    Answered(Box<Result<Reply>>, Done, Owed),
     /// It was carried out by a server that died: the answer is to be found out again; the inode
     /// that it was about.
     There(InodeNr),
@@ -156,6 +138,7 @@ impl Clients {
             open: expected.is_empty(),
             expected,
             until: Instant::now() + GRACE,
+            latest: Instant::now() + 2 * GRACE,
             durable: 0,
             marks: HashMap::new(),
             book,
@@ -164,13 +147,12 @@ impl Clients {
         };
         let (newest, changed) = Default::default();
         let open = AtomicBool::new(state.open);
-        let past = parts.into_iter().collect();
         Ok(Self {
             instance,
             epoch,
             volume,
             path,
-            past,
+            past: parts,
             newest,
             open,
             state: Mutex::new(state),
@@ -184,7 +166,9 @@ impl Clients {
 
     /// The server begins to listen: from now on clients can come back.
     pub fn listens(&self) {
-        self.lock().until = Instant::now() + GRACE;
+        let mut state = self.lock();
+        let now = Instant::now();
+        (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
     }
 
     /// A client opens a session.
@@ -207,6 +191,9 @@ impl Clients {
         state.connections += 1;
         let number = state.connections;
         let expected = state.expected.remove(&id);
+        state.gone.retain(|gone| *gone != id);
+        // Its connection before is lost, and the server has not seen that.
+        let returns = state.clients.get(&id).is_some_and(|client| client.returning.is_some());
         let back = match instance {
             0 => Back::New,
             same if same == self.instance => match state.clients.contains_key(&id) {
@@ -214,19 +201,22 @@ impl Clients {
                 // It was away for so long that its calls are forgotten.
                 false => Back::Unknown,
             },
-            other => match self.past.get(&other) {
+            other => match self.part(other) {
                 Some(part) if part.ended => Back::Clean,
-                Some(_) if expected || state.clients.contains_key(&id) => Back::Again,
+                Some(_) if expected || returns => Back::Again,
+                // It was not waited for any longer, and others may have changed what it keeps.
                 _ => Back::Unknown,
             },
         };
-        if !expected && !state.clients.contains_key(&id) {
+        let known = expected || state.clients.contains_key(&id);
+        if !known || back == Back::Unknown {
             self.write_down(&mut state, id)?;
         }
-        let known = expected || state.clients.contains_key(&id);
         let client = state.clients.entry(id).or_default();
+        let returns = known && !matches!(back, Back::New | Back::Unknown);
         client.key = key;
-        client.connects((number, outbox.clone()), now, known && back != Back::New);
+        client.connects((number, outbox.clone()), now, returns);
+        client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
             state.returned();
@@ -259,67 +249,12 @@ impl Clients {
         let mut state = self.lock();
         let over = state.of(connection).map(|client| {
             client.returning = None;
+            client.forfeits = false;
             client.take_earlier()
         });
         state.returned();
         self.changed.notify_all();
         over.unwrap_or_default()
-    }
-
-    /// A connection ends, which `service` was the session of.
-    #[must_use]
-    pub fn leaves(
-        &self,
-        connection: Connection,
-        service: Arc<dyn FileService>,
-        how: Leaving,
-    ) -> Over {
-        let mut state = self.lock();
-        let is_last = state.of(connection).is_some();
-        let Some(client) = state.clients.get_mut(&connection.client) else { return vec![service] };
-        let mut over = Over::new();
-        match how {
-            // A later connection may still want what this one's session has.
-            Leaving::Lost if is_last || client.returning.is_some() => {
-                over.extend(client.keeps_session(service));
-            }
-            _ => over.push(service),
-        }
-        if !is_last {
-            return over;
-        }
-        client.connection = None;
-        client.returning = None;
-        client.since = Instant::now();
-        if matches!(how, Leaving::ForGood) {
-            over.extend(client.take_earlier());
-            state.clients.remove(&connection.client);
-            state.strike_out(connection.client);
-        }
-        state.returned();
-        self.changed.notify_all();
-        over
-    }
-
-    /// No call that came by this connection is carried out any more.
-    pub fn is_quiet(&self, connection: Connection) {
-        if let Some(client) = self.lock().clients.get_mut(&connection.client) {
-            client.is_quiet(connection.number);
-        }
-        self.changed.notify_all();
-    }
-
-    /// Sessions of lost connections whose clients have not come back within the term.
-    #[must_use]
-    pub fn take_late(&self) -> Over {
-        let now = Instant::now();
-        self.lock().clients.values_mut().flat_map(|client| client.take_late(now)).collect()
-    }
-
-    /// All sessions of lost connections.
-    #[must_use]
-    pub fn take_earlier(&self) -> Over {
-        self.lock().clients.values_mut().flat_map(Client::take_earlier).collect()
     }
 
     /// Waits until the call may be carried out, or is known to have been. `over` says that its
@@ -379,22 +314,6 @@ impl Clients {
         true
     }
 
-    /// Waits until no call of an older connection is carried out; false if the session is over
-    /// before.
-    fn wait_quiet(&self, connection: Connection, over: &impl Fn() -> bool) -> bool {
-        let mut state = self.lock();
-        loop {
-            let Some(client) = state.of(connection) else { return false };
-            if !client.has_older_calls(connection.number) {
-                return true;
-            }
-            if over() {
-                return false;
-            }
-            state = self.wait(state);
-        }
-    }
-
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let left = state.until.saturating_duration_since(Instant::now());
         let look = if left.is_zero() { LOOK } else { LOOK.min(left) };
@@ -422,6 +341,17 @@ impl Clients {
         }
     }
 
+    fn part(&self, instance: u64) -> Option<&Part> {
+        self.past.iter().find(|(of, _)| *of == instance).map(|(_, part)| part)
+    }
+
+    /// The place of a kept change among those of all clients. Where servers have died one after the
+    /// other, what the later one has repeated comes before what it had not come to.
+    fn place(&self, kept: &Kept) -> (usize, u64) {
+        let later = self.past.iter().rev().position(|(of, _)| *of == kept.instance);
+        (later.unwrap_or_default(), kept.order)
+    }
+
     /// A change that was answered by a server that died: in its order among those of all clients.
     fn repeat(
         &self,
@@ -430,7 +360,7 @@ impl Clients {
         over: impl Fn() -> bool,
     ) -> Verdict {
         let mut state = self.lock();
-        let at = (kept.instance, kept.order);
+        let at = self.place(kept);
         loop {
             match state.of(connection).and_then(|client| client.returning.as_mut()) {
                 Some(returning) => {
@@ -455,7 +385,7 @@ impl Clients {
         }
         drop(state);
         self.changed.notify_all();
-        let Some(part) = self.past.get(&kept.instance) else {
+        let Some(part) = self.part(kept.instance) else {
             return Verdict::Refused(errno(libc::EIO));
         };
         match part.has(kept, file) {
@@ -473,7 +403,7 @@ impl Clients {
         over: impl Fn() -> bool,
     ) -> Verdict {
         let survived =
-            self.past.values().filter_map(|part| part.found.as_ref()).find_map(|found| {
+            self.past.iter().filter_map(|(_, part)| part.found.as_ref()).find_map(|found| {
                 found.reply(connection.client, place, tried).map(|carried| carried.ino)
             });
         let mut state = self.lock();
@@ -483,7 +413,9 @@ impl Clients {
             };
             match client.begin(place, number, survived) {
                 Repeated::New => return Verdict::Run,
-                Repeated::Done(result, done) => return Verdict::Answered(result, done),
+                Repeated::Done(result, done, owed) => {
+                    return Verdict::Answered(result, done, owed);
+                }
                 Repeated::Survived(ino) => return Verdict::There(ino),
                 Repeated::Wrong => return Verdict::Refused(errno(libc::EINVAL)),
                 // An older connection's thread is at it.
@@ -500,7 +432,7 @@ impl Clients {
         connection: Connection,
         change: &Change,
         (file, done): (Option<InodeNr>, Done),
-        result: &Result<Reply>,
+        (result, owed): (&Result<Reply>, Owed),
     ) {
         self.newest.fetch_max(done.order, Ordering::SeqCst);
         let mut state = self.lock();
@@ -508,7 +440,7 @@ impl Clients {
         let Some(client) = state.clients.get_mut(&connection.client) else { return };
         match change {
             Change::Once { place, number } | Change::Kept(Kept { place, number, .. }) => {
-                client.end(*place, *number, result, done);
+                client.end((*place, *number), (result, owed), done);
             }
             Change::Absolute | Change::Reclaim => {}
         }
@@ -577,6 +509,11 @@ impl Clients {
         self.lock().clients.iter().any(|(id, client)| Some(*id) != but && client.keeps_any())
     }
 
+    /// Does a client keep changes that are to be made durable now and then?
+    pub fn wants_durable(&self) -> bool {
+        self.lock().clients.values().any(Client::wants_durable)
+    }
+
     /// The server ends in order: nothing is carried out any more, and all is durable.
     ///
     /// # Errors
@@ -618,105 +555,6 @@ impl Clients {
             }
         }
         Ok(())
-    }
-}
-
-impl Part {
-    /// Is a change there which this server answered?
-    fn has(&self, kept: &Kept, file: Option<InodeNr>) -> bool {
-        let found = self.found.as_ref();
-        self.ended
-            || kept.order <= self.durable
-            || match (kept.lsn, file) {
-                (0, Some(file)) => self.marks.get(&file).is_some_and(|mark| kept.order <= *mark),
-                (0, None) => false,
-                (lsn, _) => found.is_some_and(|found| found.holds(Lsn(lsn))),
-            }
-    }
-}
-
-impl State {
-    /// May one more client with this key come?
-    fn has_room(&self, key: Option<Fingerprint>) -> Result<()> {
-        let refuse = |why| Err(Error::Refused(why));
-        if self.clients.len() >= CLIENTS {
-            return refuse(format!("too many clients come back, at most {CLIENTS}"));
-        }
-        let own = self.clients.values().filter(|client| client.key == key).count();
-        match key.is_some() && own >= OF_ONE_KEY {
-            true => refuse(format!("too many clients of one key come back, at most {OF_ONE_KEY}")),
-            false => Ok(()),
-        }
-    }
-
-    fn of(&mut self, connection: Connection) -> Option<&mut Client> {
-        let client = self.clients.get_mut(&connection.client)?;
-        let own =
-            client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
-        own.then_some(client)
-    }
-
-    /// May a change at this place of the order be repeated: has nobody an older one?
-    fn is_first(&self, client: u64, at: (u64, u64)) -> bool {
-        self.expected.is_empty()
-            && self.clients.iter().all(|(id, other)| {
-                let later = |r: &Progress| r.repeated || r.at.is_some_and(|theirs| at < theirs);
-                *id == client || other.returning.as_ref().is_none_or(later)
-            })
-    }
-
-    /// Has every client repeated what it keeps?
-    fn have_repeated(&self) -> bool {
-        let repeated = |c: &Client| c.returning.as_ref().is_none_or(|r| r.repeated);
-        self.expected.is_empty() && self.clients.values().all(repeated)
-    }
-
-    /// Has the time of a client that is waited for come to its end?
-    fn look(&mut self) {
-        let now = Instant::now();
-        if now >= self.until {
-            let late: Vec<u64> = self.expected.drain().collect();
-            for client in late {
-                tracing::warn!(client, "a client has not come back: nobody waits for it any more");
-                self.strike_out(client);
-            }
-        }
-        for (id, client) in &mut self.clients {
-            let Some(progress) = &client.returning else { continue };
-            // One that waits for others is not the one that is waited for.
-            let stands_still = progress.at.is_none() && now - progress.since > GRACE;
-            if stands_still || now - progress.begun > ALL {
-                tracing::warn!(client = id, "a client takes too long to come back");
-                client.returning = None;
-            }
-        }
-        self.returned();
-    }
-
-    /// Does anybody return still?
-    fn returned(&mut self) {
-        self.open |= self.expected.is_empty()
-            && self.clients.values().all(|client| client.returning.is_none());
-    }
-
-    /// Clients that are away for too long are not waited for after a death.
-    fn forget(&mut self, now: Instant) {
-        let away = |c: &Client| c.connection.is_none() && !c.has_earlier() && now - c.since > AWAY;
-        let gone: Vec<u64> =
-            self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
-        for client in gone {
-            self.clients.remove(&client);
-            self.strike_out(client);
-        }
-    }
-
-    fn strike_out(&mut self, client: u64) {
-        self.gone.push(client);
-        if let Some(book) = &mut self.book
-            && let Err(error) = book.gone(client)
-        {
-            tracing::warn!(%error, "after a death a client will be waited for that has gone");
-        }
     }
 }
 

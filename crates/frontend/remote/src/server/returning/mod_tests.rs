@@ -1,4 +1,5 @@
 use super::*;
+use siftfs_base::Lsn;
 use siftfs_calls::SLOTS;
 use siftfs_proto::{Carried, Credentials, Recovered, Request};
 use siftfs_transport::Sender;
@@ -147,7 +148,12 @@ fn clients_repeat_in_their_servers_order() {
                     let change = kept(of, number, 0, number);
                     assert!(runs(&admit(&second, connection, change)));
                     order.lock().unwrap().push(number);
-                    second.done(connection, &change, (Some(12), Done::default()), &Ok(Reply::Done));
+                    second.done(
+                        connection,
+                        &change,
+                        (Some(12), Done::default()),
+                        (&Ok(Reply::Done), Owed::default()),
+                    );
                 }
                 assert!(runs(&admit(&second, connection, Change::Reclaim)));
                 order.lock().unwrap().push(10);
@@ -160,6 +166,105 @@ fn clients_repeat_in_their_servers_order() {
     assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5, 6, 10, 10]);
 }
 
+/// Where two servers have died one after the other, what the second one repeated comes before what
+/// it had not come to, whatever numbers the two have drawn.
+#[test]
+fn what_was_repeated_already_comes_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let (one, two) = loop {
+        let _ = std::fs::remove_file(&path);
+        let first = server(&path, 4, None);
+        for client in 1..=2 {
+            arrive(&first, client, 0);
+        }
+        let second = server(&path, 5, found(4));
+        if first.instance < second.instance {
+            break (first.instance, second.instance);
+        }
+    };
+    let third = server(&path, 6, found(5));
+    let (_, late) = arrive(&third, 1, one);
+    let (_, early) = arrive(&third, 2, one);
+    let theirs = third.clone();
+    let waits = spawn(move || admit(&theirs, late, kept(one, 5, 0, 1)));
+    sleep(Duration::from_millis(50));
+    assert!(!waits.is_finished(), "the other one has an older change, if any");
+    let repeated = kept(two, 1, 0, 2);
+    assert!(runs(&admit(&third, early, repeated)));
+    assert!(!waits.is_finished(), "it was made before");
+    third.done(early, &repeated, (Some(12), Done::default()), (&Ok(Reply::Done), Owed::default()));
+    let theirs = third.clone();
+    let reclaims = spawn(move || admit(&theirs, early, Change::Reclaim));
+    assert!(runs(&waits.join().unwrap()));
+    assert!(third.returned(late).is_empty());
+    assert!(runs(&reclaims.join().unwrap()));
+}
+
+/// A client whose connection is lost while it comes back is waited for as before, and what it keeps
+/// is not repeated once others have gone on.
+#[test]
+fn a_client_that_is_lost_on_its_way_back_has_not_returned() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    for client in 1..=2 {
+        arrive(&first, client, 0);
+    }
+    let of = first.instance;
+    let second = server(&path, 5, found(4));
+    let (_, lost) = arrive(&second, 1, of);
+    let (_, other) = arrive(&second, 2, of);
+    second.is_quiet(lost);
+    drop(second.leaves(lost, Arc::new(Nothing), Leaving::Lost));
+    assert!(second.returned(other).is_empty());
+    assert!(!second.is_open(), "it has not repeated anything");
+    let (back, lost) = arrive(&second, 1, of);
+    assert_eq!(back, Back::Again);
+    assert!(runs(&admit(&second, lost, kept(of, 3, 0, 1))));
+    assert!(!second.is_open());
+    // It is lost once more, and too late.
+    second.is_quiet(lost);
+    drop(second.leaves(lost, Arc::new(Nothing), Leaving::Lost));
+    second.lock().until = Instant::now();
+    assert!(second.wait_open(&|| false));
+    let (back, late) = arrive(&second, 1, of);
+    assert_eq!(back, Back::Unknown);
+    assert!(!second.may_lock_again(late));
+    assert!(matches!(admit(&second, late, kept(of, 4, 0, 2)), Verdict::Refused(_)));
+    assert!(second.take_gone().is_empty(), "it is here again");
+    // It is written down again.
+    let third = server(&path, 6, found(5));
+    assert_eq!(arrive(&third, 1, second.instance).0, Back::Again);
+}
+
+/// A client that has synced a file keeps its changes until it has the answer. Others may write and
+/// sync the file meanwhile.
+#[test]
+fn a_sync_without_its_answer_leaves_changes_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    let (_, one) = arrive(&first, 1, 0);
+    let (_, other) = arrive(&first, 2, 0);
+    let done = |order| Done { order, ..Done::default() };
+    first.done(one, &Change::Absolute, (Some(12), done(1)), (&Ok(Reply::Done), Owed::default()));
+    first.synced(Some(1), 12, 1).unwrap();
+    assert!(!first.wants_durable(), "it is durable");
+    first.done(other, &Change::Absolute, (Some(12), done(2)), (&Ok(Reply::Done), Owed::default()));
+    first.synced(Some(2), 12, 2).unwrap();
+    let second = server(&path, 5, found(4));
+    let (_, one) = arrive(&second, 1, first.instance);
+    arrive(&second, 2, 0);
+    assert!(is_there(&admit(&second, one, kept(first.instance, 1, 0, 1))), "it would be older");
+    // One that is away may be forgotten.
+    first.synced(Some(2), 12, 2).unwrap();
+    drop(first.leaves(other, Arc::new(Nothing), Leaving::Lost));
+    assert!(first.wants_durable());
+    first.all_durable(2).unwrap();
+    assert!(!first.wants_durable());
+}
+
 /// A change is repeated unless it is there: by what was recovered, or by what was written down.
 #[test]
 fn what_is_there_is_not_repeated() {
@@ -169,7 +274,7 @@ fn what_is_there_is_not_repeated() {
     let (_, one) = arrive(&first, 1, 0);
     let (_, other) = arrive(&first, 2, 0);
     let done = |order| Done { order, ..Done::default() };
-    first.done(one, &Change::Absolute, (Some(12), done(3)), &Ok(Reply::Done));
+    first.done(one, &Change::Absolute, (Some(12), done(3)), (&Ok(Reply::Done), Owed::default()));
     first.all_durable(2).unwrap();
     // The other's sync covers what this one keeps.
     first.synced(Some(2), 12, 4).unwrap();
@@ -186,7 +291,7 @@ fn what_is_there_is_not_repeated() {
         number += 1;
         let change = kept(of, order, lsn, number);
         let verdict = admit(&second, one, change);
-        second.done(one, &change, (None, Done::default()), &Ok(Reply::Done));
+        second.done(one, &change, (None, Done::default()), (&Ok(Reply::Done), Owed::default()));
         verdict
     };
     assert!(is_there(&ask(2, 0)), "all up to here was durable");
@@ -219,10 +324,16 @@ fn a_repeated_call_is_carried_out_once() {
     sleep(Duration::from_millis(50));
     assert!(!waits.is_finished());
     let done = Done { order: 9, lsn: 4, at: None };
-    clients.done(old, &change, (None, done), &Ok(Reply::Flags(1)));
+    // Another session has not taken note of it.
+    let mut owed = Owed::default();
+    let notice = siftfs_proto::Notice::new(&mut owed);
+    clients.done(old, &change, (None, done), (&Ok(Reply::Flags(1)), owed));
     clients.is_quiet(old);
-    let Verdict::Answered(result, said) = waits.join().unwrap() else { panic!("no answer") };
+    let Verdict::Answered(result, said, owed) = waits.join().unwrap() else { panic!("no answer") };
     assert_eq!((*result, said), (Ok(Reply::Flags(1)), done));
+    assert!(!owed.is_settled(), "the answer that is given again waits, too");
+    drop(notice);
+    assert!(owed.is_settled());
     let earlier = Change::Once { place: 3, number: 4 };
     assert!(matches!(admit(&clients, new, earlier), Verdict::Refused(_)));
     assert!(matches!(admit(&clients, old, change), Verdict::Over), "an older connection");
@@ -260,6 +371,7 @@ fn a_lost_connection_keeps_its_session() {
     assert!(clients.take_late().is_empty(), "its term is not over");
     let (back, second) = arrive(&clients, 1, clients.instance);
     assert_eq!(back, Back::Same);
+    assert!(clients.may_lock_again(second));
     assert_eq!(leave(&clients, second, Leaving::Lost), 0, "it has not taken anything back");
     let (_, third) = arrive(&clients, 1, clients.instance);
     let (_, fourth) = arrive(&clients, 1, clients.instance);
@@ -273,7 +385,9 @@ fn a_lost_connection_keeps_its_session() {
         clients.lock().clients.values_mut().map(|c| c.take_late(later).len()).sum::<usize>(),
         1
     );
-    let (_, sixth) = arrive(&clients, 1, clients.instance);
+    let (back, sixth) = arrive(&clients, 1, clients.instance);
+    assert_eq!(back, Back::Same);
+    assert!(!clients.may_lock_again(sixth), "its locks were free");
     assert_eq!(leave(&clients, sixth, Leaving::Lost), 0);
     let (_, seventh) = arrive(&clients, 1, clients.instance);
     assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");

@@ -1,0 +1,139 @@
+//! What a server knows of all clients that come back, and who is waited for.
+
+use super::book::{Book, Part};
+use super::client::{Client, Progress};
+use super::{Connection, GRACE};
+use siftfs_base::{Error, InodeNr, Lsn, Result};
+use siftfs_calls::Kept;
+use siftfs_keys::Fingerprint;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// How long a client may be away from a server that lives before it is forgotten.
+const AWAY: Duration = Duration::from_secs(60);
+/// Clients that a server knows.
+const CLIENTS: usize = 256;
+/// Of those, clients with the same key.
+const OF_ONE_KEY: usize = 32;
+/// How long others wait for clients that go on coming back, but do not come to the end.
+const ALL: Duration = Duration::from_secs(30);
+
+pub(super) struct State {
+    pub clients: HashMap<u64, Client>,
+    /// Clients of which nothing was heard yet since the server before died.
+    pub expected: HashSet<u64>,
+    /// Everybody goes on: all have returned, or the grace time is over.
+    pub open: bool,
+    pub until: Instant,
+    /// It ends no later than that, whatever happens.
+    pub latest: Instant,
+    pub durable: u64,
+    pub marks: HashMap<InodeNr, u64>,
+    pub book: Option<Book>,
+    /// Connections of returning clients so far.
+    pub connections: u64,
+    /// Clients that have gone for good, and that nobody else was told of.
+    pub gone: Vec<u64>,
+}
+
+impl State {
+    /// May one more client with this key come?
+    ///
+    /// # Errors
+    /// A message.
+    pub fn has_room(&self, key: Option<Fingerprint>) -> Result<()> {
+        let refuse = |why| Err(Error::Refused(why));
+        if self.clients.len() >= CLIENTS {
+            return refuse(format!("too many clients come back, at most {CLIENTS}"));
+        }
+        let own = self.clients.values().filter(|client| client.key == key).count();
+        match key.is_some() && own >= OF_ONE_KEY {
+            true => refuse(format!("too many clients of one key come back, at most {OF_ONE_KEY}")),
+            false => Ok(()),
+        }
+    }
+
+    pub fn of(&mut self, connection: Connection) -> Option<&mut Client> {
+        let client = self.clients.get_mut(&connection.client)?;
+        let own =
+            client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
+        own.then_some(client)
+    }
+
+    /// May a change at this place of the order be repeated: has nobody an older one?
+    pub fn is_first(&self, client: u64, at: (usize, u64)) -> bool {
+        self.expected.is_empty()
+            && self.clients.iter().all(|(id, other)| {
+                let later = |r: &Progress| r.repeated || r.at.is_some_and(|theirs| at < theirs);
+                *id == client || other.returning.as_ref().is_none_or(later)
+            })
+    }
+
+    /// Has every client repeated what it keeps?
+    pub fn have_repeated(&self) -> bool {
+        let repeated = |c: &Client| c.returning.as_ref().is_none_or(|r| r.repeated);
+        self.expected.is_empty() && self.clients.values().all(repeated)
+    }
+
+    /// Has the time of a client that is waited for come to its end?
+    pub fn look(&mut self) {
+        let now = Instant::now();
+        if now >= self.until {
+            let late: Vec<u64> = self.expected.drain().collect();
+            for client in late {
+                tracing::warn!(client, "a client has not come back: nobody waits for it any more");
+                self.strike_out(client);
+            }
+        }
+        for (id, client) in &mut self.clients {
+            let Some(progress) = &client.returning else { continue };
+            // One that waits for others is not the one that is waited for.
+            let stands_still = progress.at.is_none() && now - progress.since > GRACE;
+            if stands_still || now - progress.begun > ALL {
+                tracing::warn!(client = id, "a client takes too long to come back");
+                client.returning = None;
+            }
+        }
+        self.returned();
+    }
+
+    /// Does anybody return still?
+    pub fn returned(&mut self) {
+        self.open |= self.expected.is_empty()
+            && self.clients.values().all(|client| client.returning.is_none());
+    }
+
+    /// Clients that are away for too long are not waited for after a death.
+    pub fn forget(&mut self, now: Instant) {
+        let away = |c: &Client| c.connection.is_none() && !c.has_earlier() && now - c.since > AWAY;
+        let gone: Vec<u64> =
+            self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
+        for client in gone {
+            self.clients.remove(&client);
+            self.strike_out(client);
+        }
+    }
+
+    pub fn strike_out(&mut self, client: u64) {
+        self.gone.push(client);
+        if let Some(book) = &mut self.book
+            && let Err(error) = book.gone(client)
+        {
+            tracing::warn!(%error, "after a death a client will be waited for that has gone");
+        }
+    }
+}
+
+impl Part {
+    /// Is a change there which this server answered?
+    pub fn has(&self, kept: &Kept, file: Option<InodeNr>) -> bool {
+        let found = self.found.as_ref();
+        self.ended
+            || kept.order <= self.durable
+            || match (kept.lsn, file) {
+                (0, Some(file)) => self.marks.get(&file).is_some_and(|mark| kept.order <= *mark),
+                (0, None) => false,
+                (lsn, _) => found.is_some_and(|found| found.holds(Lsn(lsn))),
+            }
+    }
+}

@@ -1,0 +1,10 @@
+#![no_main]
+//! `make fuzz`, or `cargo fuzz run blocks` in `crates/shared/wire`: any bytes are messages of
+//! either side, or a stream of frames.
+
+#[path = "../messages.rs"]
+mod messages;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    messages::any_messages(bytes);
+});
