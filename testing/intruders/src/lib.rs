@@ -99,7 +99,8 @@ pub struct Summary {
 /// # Errors
 /// What was found, and by which seed.
 pub fn campaign(options: &Options, show: &dyn Fn(&str)) -> Result<Summary> {
-    let again = |Failed(why)| Failed(format!("{why}\nagain: siftfs-intruders --seed {}", options.seed));
+    let again =
+        |Failed(why)| Failed(format!("{why}\nagain: siftfs-intruders --seed {}", options.seed));
     siftfs_rig::connection::prepare()?;
     raise_descriptors();
     let place = Place::new("siftfs-intruders", NEEDED, options.dir.as_deref())?;
@@ -214,7 +215,10 @@ fn tidy(owner: &Volume) -> siftfs::Result<()> {
     for dir in ["/pen/open", "/pen"] {
         for entry in owner.read_dir(dir)? {
             let path = format!("{dir}/{}", String::from_utf8_lossy(&entry.name));
-            if ["/.", "/..", "/vault", "/shared", "/open", "/common"].iter().any(|end| path.ends_with(end)) {
+            if ["/.", "/..", "/vault", "/shared", "/open", "/common"]
+                .iter()
+                .any(|end| path.ends_with(end))
+            {
                 continue;
             }
             // A directory with something in it stays: it is small.
@@ -262,9 +266,8 @@ fn hostile(
     other: u64,
 ) -> Vec<JoinHandle<()>> {
     let doors = [(ground.by_key(), None), (ground.by_socket(), Some(NOBODY))];
-    let all = (0..options.intruders).flat_map(|number| {
-        doors.iter().map(move |(door, user)| (number, door.clone(), *user))
-    });
+    let all = (0..options.intruders)
+        .flat_map(|number| doors.iter().map(move |(door, user)| (number, door.clone(), *user)));
     let start = |(number, door, user): (u64, Door, Option<u32>)| {
         let seed = options.seed.wrapping_mul(1000) + 2 * number + u64::from(user.is_some());
         let (rng, needle, over) = (Rng::new(seed), ground.needle.clone(), watch.clone());

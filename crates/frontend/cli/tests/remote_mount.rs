@@ -7,6 +7,8 @@ mod support;
 mod checked;
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
+#[path = "remote_mount/network.rs"]
+mod network;
 #[path = "remote_mount/placement.rs"]
 mod placement;
 #[path = "remote_mount/refused.rs"]

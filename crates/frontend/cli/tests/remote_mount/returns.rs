@@ -138,11 +138,11 @@ fn others_wait_for_the_grace_time_only() {
 }
 
 /// What a program has been told of its directory: each file's bytes.
-type Ledger = BTreeMap<String, Vec<u8>>;
+pub type Ledger = BTreeMap<String, Vec<u8>>;
 
 /// Makes, writes, renames, truncates and removes files until `over`, and syncs some of them. Every
 /// call has to succeed.
-fn work(dir: &Path, seed: u64, over: &AtomicBool) -> Ledger {
+pub fn work(dir: &Path, seed: u64, over: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::new();
     let mut drawn = seed;
     let mut draw = move |below: u64| {
@@ -202,7 +202,7 @@ fn work(dir: &Path, seed: u64, over: &AtomicBool) -> Ledger {
     ledger
 }
 
-fn check(dir: &Path, ledger: &Ledger) {
+pub fn check(dir: &Path, ledger: &Ledger) {
     let names = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<String> =
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
