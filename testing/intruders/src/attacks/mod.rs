@@ -5,11 +5,12 @@ mod asking;
 mod breaking;
 mod crowding;
 mod staying;
+mod walking;
 
 use crate::wire::{Door, Needle, Wire};
 use siftfs_base::{InodeNr, Rng};
 use siftfs_calls::{Claim, FromServer, Opening, Returning, ToServer};
-use siftfs_proto::{Credentials, Request, Rights};
+use siftfs_proto::{Credentials, Reply, Request, Rights};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,10 +24,11 @@ const HOLDS: Duration = Duration::from_secs(3);
 type Attack = fn(&mut Intruder) -> io::Result<()>;
 
 /// All of them, by their names.
-pub const ALL: [(&str, Attack); 11] = [
+pub const ALL: [(&str, Attack); 12] = [
     ("claims", asking::claims),
     ("requests", asking::requests),
     ("canaries", asking::canaries),
+    ("walks", walking::walks),
     ("handles", asking::handles),
     ("slots", breaking::slots),
     ("frames", breaking::frames),
@@ -133,6 +135,14 @@ fn call(wire: &mut Wire, slot: u32, credentials: Credentials, request: Request) 
     let number = *place;
     *place += 1;
     ToServer::Call { slot, number, credentials, request: Box::new(request), change: None }
+}
+
+/// What an answer says, if it is not an error.
+fn reply(answer: Option<FromServer>) -> Option<Reply> {
+    match answer {
+        Some(FromServer::Answer { result: Ok(reply), .. }) => Some(*reply),
+        _ => None,
+    }
 }
 
 /// Makes a call and waits for its answer.
