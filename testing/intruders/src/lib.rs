@@ -53,7 +53,7 @@ const STAYS: u64 = 384 << 20;
 const RID: Duration = Duration::from_secs(5);
 /// Lines of the log that a second may add, and that a campaign may have anyway.
 const LINES: (u64, u64) = (12, 300);
-/// Space that the honest need is made so often.
+/// How often space is made for the honest.
 const TIDY: Duration = Duration::from_millis(700);
 
 /// A campaign.

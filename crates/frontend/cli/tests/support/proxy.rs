@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Plan {
     /// How long each byte is on its way, in microseconds.
     pub delay: AtomicU64,
-    /// After so many bytes more, of both directions together, the connection is cut. Negative:
+    /// Bytes, of both directions together, after which the connection is cut. Negative:
     /// never.
     pub left: AtomicI64,
     /// What is on its way is lost, and nobody learns of it. Connections made later are well.
@@ -64,7 +64,7 @@ impl Proxy {
         *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;
     }
 
-    /// The connection is cut after so many bytes more.
+    /// The connection is cut behind this number of bytes.
     pub fn cut_after(&self, bytes: i64) {
         self.plan.left.store(bytes, Ordering::SeqCst);
     }
