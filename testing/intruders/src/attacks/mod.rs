@@ -47,7 +47,7 @@ pub struct Intruder {
     pub needle: Arc<Needle>,
     /// What it does.
     pub rng: Rng,
-    /// Inodes that it knows of, whoever told it: the canaries' among them.
+    /// Inodes that it knows of, by whatever way: those of the canaries among them.
     pub inodes: Vec<InodeNr>,
     /// The user that it is, by the socket; with a key whatever it likes.
     pub user: Option<u32>,
