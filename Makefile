@@ -2,13 +2,14 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-# Options for siftfs-bench, siftfs-pressure, siftfs-apps, siftfs-kills and siftfs-users, such as BENCH="--rounds 3",
-# APPS="--only git", KILLS="--seed 7 --for 1h" or USERS="--for 1h"; cases for testing/guest/run.sh.
+# Options for siftfs-bench, siftfs-pressure, siftfs-apps, siftfs-kills, siftfs-users and siftfs-intruders, such as
+# BENCH="--rounds 3", APPS="--only git", KILLS="--seed 7 --for 1h" or USERS="--for 1h"; cases for testing/guest/run.sh.
 BENCH ?=
 PRESSURE ?=
 APPS ?=
 KILLS ?= --for 10m
 USERS ?= --for 10m
+INTRUDERS ?= --for 10m
 GUEST ?=
 
 # Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
@@ -38,7 +39,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -96,6 +97,11 @@ kills: check-env
 users: check-env
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-users
 	"$(BUILT)/siftfs-users" $(USERS)
+
+# Hostile clients of a server beside honest ones, for as long as one likes.
+intruders: check-env
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-intruders
+	"$(BUILT)/siftfs-intruders" $(INTRUDERS)
 
 # Real, unmodified software, with a crash in the middle of its work; then once more with the library of `siftfs accel`.
 test-apps:

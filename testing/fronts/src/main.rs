@@ -10,7 +10,7 @@ use siftfs_fronts::logs::records::{judge, prepare};
 use siftfs_fronts::programs::{Crowd, crowd};
 use siftfs_fronts::recall_times;
 use siftfs_fronts::recalls::each_call;
-use siftfs_fronts::stage::Stage;
+use siftfs_fronts::stage::{By, Remote, Stage};
 use siftfs_fronts::turns::Turns;
 use siftfs_fuse::Requests;
 use siftfs_rig::descriptors::own_table;
@@ -31,6 +31,12 @@ struct Args {
     /// Mounts of the volume
     #[arg(long, default_value_t = 2)]
     mounts: u32,
+    /// This many of them are remote: their sessions go over a wire
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["logs", "kills"])]
+    remote: u32,
+    /// How these reach their server
+    #[arg(long, value_enum, default_value = "unix")]
+    by: By,
     /// How long
     #[arg(long, default_value_t = 20)]
     seconds: u64,
@@ -90,6 +96,13 @@ struct Args {
     socket: Option<PathBuf>,
 }
 
+impl Args {
+    fn stage(&self, requests: Requests) -> Result<Stage> {
+        let remote = Remote { mounts: self.remote, by: self.by };
+        Stage::with_remote(self.mounts, remote, requests)
+    }
+}
+
 /// A history with private logs. The programs are no threads of the mounts' process: what that has
 /// open is no other program's.
 fn one_logged(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
@@ -139,7 +152,7 @@ fn one_history(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
     if args.logs {
         return one_logged(args, seed, requests);
     }
-    let stage = Stage::new(args.mounts, requests)?;
+    let stage = args.stage(requests)?;
     // Threads of the mounts copy the table of descriptors that they have, and close the copies: of
     // what programs have open there is to be nothing in it.
     let calls = std::thread::scope(|scope| {
@@ -206,7 +219,7 @@ fn programs_on(
 fn at_once(args: &Args, programs: u64, requests: Requests) -> Result<()> {
     let stage = match args.logs {
         true => Stage::with_logs(args.mounts, requests)?,
-        false => Stage::new(args.mounts, requests)?,
+        false => args.stage(requests)?,
     };
     let options = |programs, records| {
         let seed = args.seed + records;
@@ -249,7 +262,7 @@ fn records_of(said: &str) -> Result<Vec<[u64; 3]>> {
 }
 
 fn recall_times(args: &Args, requests: Requests) -> Result<()> {
-    let stage = Stage::new(args.mounts, requests)?;
+    let stage = args.stage(requests)?;
     let count = args.recall_times.unwrap_or(0).max(1);
     let (half, most) = recall_times::measure(&stage, count)?;
     println!("{count} recalls: {half:.1?} at the middle, {most:.1?} at 99 of 100");
@@ -258,7 +271,7 @@ fn recall_times(args: &Args, requests: Requests) -> Result<()> {
 
 /// A file that is open on a mount without a place is told of changes, too.
 fn detached(args: &Args, requests: Requests) -> Result<()> {
-    let mut stage = Stage::new(args.mounts, requests)?;
+    let mut stage = args.stage(requests)?;
     let dir = stage.dirs.remove(0);
     let said = |e: std::io::Error| Failed(e.to_string());
     std::thread::scope(|scope| {
@@ -289,14 +302,14 @@ fn detached(args: &Args, requests: Requests) -> Result<()> {
 }
 
 fn creating(args: &Args, names: u64, requests: Requests) -> Result<()> {
-    let stage = Stage::new(args.mounts, requests)?;
+    let stage = args.stage(requests)?;
     creates(&stage, names)?;
     stage.agree().map_err(Failed)?;
     stage.end()
 }
 
 fn appending(args: &Args, requests: Requests) -> Result<()> {
-    let stage = Stage::new(args.mounts, requests)?;
+    let stage = args.stage(requests)?;
     let records = together(&stage, args.appenders.unwrap_or(1), args.calls)?;
     println!("{records} records");
     stage.agree().map_err(Failed)?;
@@ -304,7 +317,7 @@ fn appending(args: &Args, requests: Requests) -> Result<()> {
 }
 
 fn recalling(args: &Args, requests: Requests) -> Result<()> {
-    let stage = Stage::new(args.mounts, requests)?;
+    let stage = args.stage(requests)?;
     let calls = std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
             own_table().map_err(|e| Failed(e.to_string()))?;

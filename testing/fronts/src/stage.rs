@@ -10,6 +10,7 @@ use siftfs_grantor::{Counts, Grantor};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs};
 use siftfs_proto::{Cache, FileService, Opening};
 use siftfs_rig::place::{Failed, Place, Result};
+use siftfs_served::{Setup, Way};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,37 @@ impl Embedded {
     }
 }
 
+/// How remote mounts reach the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// A unix socket, and shared memory.
+    Unix,
+    /// TCP with keys. The server believes the machine's kernel.
+    Keys,
+    /// TCP with keys. The server checks each caller.
+    Checked,
+}
+
+/// Mounts whose sessions go over a wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    /// How many of the mounts these are.
+    pub mounts: u32,
+    /// How they reach the server.
+    pub by: By,
+}
+
+impl Remote {
+    fn serve(self, local: &LocalVolume) -> Option<Setup> {
+        let way = if self.by == By::Unix { Way::Shared } else { Way::Secret };
+        // A line with maps has the callers of its kernel checked, also if each user is himself.
+        let same = " uids=0:0:100000 gids=0:0:100000";
+        let bounds = if self.by == By::Checked { same } else { "" };
+        let line = format!("role=client squash=none{bounds}");
+        (self.mounts > 0).then(|| Setup::admitting(local, way, &line))
+    }
+}
+
 /// A volume and its front ends.
 pub struct Stage {
     /// Where it is mounted.
@@ -53,6 +85,9 @@ pub struct Stage {
     embedded: Option<Embedded>,
     leaser: Option<Arc<Leaser>>,
     servers: Vec<JoinHandle<io::Result<()>>>,
+    /// The server of remote mounts.
+    served: Option<Setup>,
+    checked: bool,
     /// Where programs may have private logs.
     lends: Option<Lends>,
     /// The mounts' grantors.
@@ -133,12 +168,28 @@ impl Stage {
     /// # Errors
     /// What cannot be made or mounted.
     pub fn new(count: u32, requests: Requests) -> Result<Self> {
+        Self::with_remote(count, Remote { mounts: 0, by: By::Unix }, requests)
+    }
+
+    /// As [`Stage::new`]; the last ones of the mounts have their sessions over a wire, as `siftfs
+    /// mount ADDRESS DIR` has. The process that serves them has the volume open, and the other
+    /// mounts.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_remote(count: u32, remote: Remote, requests: Requests) -> Result<Self> {
         let (place, image) = Self::place()?;
         // Nothing here depends on how fast a holder is.
         let lease_term = Duration::from_secs(600);
         let options = OpenOptions { lease_term, ..OpenOptions::default() };
         let local = LocalVolume::open(&image, &options, &mut |_, _, _| {}).map_err(said)?;
-        Self::of(place, local, None, (count, requests))
+        let served = remote.serve(&local);
+        let mut stage = Self::of(place, local, None, (count - remote.mounts.min(count), requests))?;
+        (stage.served, stage.checked) = (served, remote.by == By::Checked);
+        for number in stage.dirs.len() + 1..=count as usize {
+            stage.mount_remote(&format!("m{number}"), requests, remote.by)?;
+        }
+        Ok(stage)
     }
 
     /// As [`Stage::new`], with mounts on which programs may have private logs. One alone is not
@@ -176,8 +227,9 @@ impl Stage {
         let embedded = Embedded::start(Volume::from_local(local).map_err(said)?);
         let leaser = Some(Arc::new(embedded.call(Leaser::start).map_err(said)?));
         let (dirs, servers, embedded) = (Vec::new(), Vec::new(), Some(embedded));
-        let grantors = Vec::new();
-        let mut stage = Self { dirs, embedded, leaser, servers, lends, grantors, place };
+        let (grantors, served, checked) = (Vec::new(), None, false);
+        let mut stage =
+            Self { dirs, embedded, leaser, servers, served, checked, lends, grantors, place };
         for number in 1..=count {
             let name = format!("m{number}");
             match stage.lends.clone() {
@@ -202,6 +254,23 @@ impl Stage {
         Ok(())
     }
 
+    /// Mounts the volume once more, by a session over a wire.
+    fn mount_remote(&mut self, name: &str, requests: Requests, by: By) -> Result<()> {
+        let dir = self.place.mount_point(name)?.canonicalize().map_err(said)?;
+        let served = self.served.as_ref().expect("remote mounts have a server");
+        let server = front_at(&dir, requests, |_, cache| {
+            let session = Arc::new(served.lasting(cache)?);
+            assert_eq!(session.checks(), by == By::Checked, "the line was read as another one");
+            Ok(match session.checks() {
+                true => siftfs_fuse::vouching(session),
+                false => session,
+            })
+        })?;
+        self.servers.push(server);
+        self.dirs.push(dir);
+        Ok(())
+    }
+
     /// As [`Stage::mount`], for programs with private logs.
     fn lend(
         &mut self,
@@ -220,6 +289,12 @@ impl Stage {
         self.servers.push(std::thread::spawn(move || serve(mount, &logs)));
         self.dirs.push(dir);
         Ok(())
+    }
+
+    /// The server checks the callers of remote mounts: none has a capability there.
+    #[must_use]
+    pub fn checks_callers(&self) -> bool {
+        self.checked
     }
 
     /// The program that embeds the volume does something.
@@ -283,6 +358,11 @@ impl Stage {
         }
         for server in self.servers.drain(..) {
             server.join().map_err(|_| Failed("a server panicked".into()))?.map_err(said)?;
+        }
+        if let Some(counts) = self.served.take().map(|served| served.server.counts())
+            && (counts.calls == 0 || counts.ended > 0)
+        {
+            return Err(Failed(format!("sessions of remote mounts did not end well: {counts:?}")));
         }
         if let Some(leaser) = self.leaser.take().and_then(Arc::into_inner) {
             self.embed(move |_| leaser.end()).map_err(said)?;

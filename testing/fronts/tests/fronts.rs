@@ -43,6 +43,32 @@ fn programs_at_once_never_wait_for_ever() {
     by_both(&["--programs", "12", "--seconds", &length(8, 300), "--seed", "1"]);
 }
 
+/// One mount of two goes over a wire, and two of three: by a unix socket, by TCP with keys, and
+/// where the server checks each caller. With `SIFTFS_LONG=1` these and the programs below take half
+/// an hour together.
+#[test]
+fn remote_mounts_take_turns_with_others() {
+    by_both(&["--seconds", &length(5, 300), "--seed", "2000", "--remote", "1"]);
+    let two = ["--mounts", "3", "--remote", "2", "--by", "keys"];
+    campaign(&[&["--seconds", &length(6, 450), "--seed", "3000"], &two[..]].concat());
+    let checked = ["--remote", "1", "--by", "checked"];
+    campaign(&[&["--seconds", &length(4, 150), "--seed", "4000"], &checked[..]].concat());
+}
+
+#[test]
+fn programs_at_once_never_wait_for_ever_on_remote_mounts() {
+    let programs = ["--programs", "12", "--seed", "1"];
+    let seconds = length(5, 150);
+    by_both(&[&programs[..], &["--seconds", &seconds, "--remote", "1"]].concat());
+    let two = ["--mounts", "3", "--remote", "2", "--by", "keys"];
+    let seconds = length(5, 200);
+    campaign(&[&programs[..], &["--seconds", &seconds], &two[..]].concat());
+    let checked = ["--remote", "1", "--by", "checked", "--appenders", "3", "--calls", "300"];
+    campaign(&checked);
+    let seconds = length(4, 100);
+    campaign(&[&programs[..], &["--seconds", &seconds], &checked[..4]].concat());
+}
+
 /// On one mount, and on two of one volume.
 #[test]
 fn programs_with_private_logs_take_turns_with_others() {

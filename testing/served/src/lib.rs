@@ -8,10 +8,12 @@ pub use bounded::{BoundedVolume, line};
 use siftfs_base::Result;
 use siftfs_keys::KeyPair;
 use siftfs_placement::LocalVolume;
+use siftfs_proto::Cache;
 use siftfs_remote::{
-    Address, Claim, Client, Execution, Listener, Secured, Served, Server, ServerTls,
-    TransportOptions, Trust, transport,
+    Address, Claim, Client, Execution, FileProtocol, Lasting, Listener, Patience, Secured, Served,
+    Server, ServerTls, TransportOptions, Trust, transport,
 };
+use siftfs_transport::reach;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -118,6 +120,18 @@ impl Setup {
     pub fn client(&self, claim: Claim) -> Result<Client> {
         let reached = (&self.options, self.secured.as_ref());
         Client::connect(&self.address, reached, "", claim, None)
+    }
+
+    /// A mount's session of it, as `siftfs mount ADDRESS DIR` has one: it comes back where the
+    /// server lets it, and its calls wait for the server meanwhile.
+    ///
+    /// # Errors
+    /// As [`Lasting::connect`].
+    pub fn lasting(&self, cache: Arc<dyn Cache>) -> Result<Lasting> {
+        let (address, options) = (self.address.clone(), self.options.clone());
+        let secured = self.secured.clone();
+        let dial = move || reach::<FileProtocol>(&address, &options, secured.as_ref());
+        Lasting::connect(Box::new(dial), ("", Claim::Kernel), Some(cache), Patience::Hard)
     }
 }
 

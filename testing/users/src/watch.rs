@@ -90,6 +90,11 @@ impl Watch {
 }
 
 impl Calls {
+    /// Is the round over?
+    pub fn is_over(&self) -> bool {
+        self.watch.is_over()
+    }
+
     /// Makes a call, which is watched meanwhile.
     pub fn call<T>(&self, name: &'static str, call: impl FnOnce() -> T) -> T {
         let begun = Instant::now();

@@ -3,6 +3,9 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+#[path = "serve/refused.rs"]
+mod refused;
+
 use rustix::process::Signal;
 use siftfs::{Address, Claim, Rights, Trust, Volume};
 use support::keys::Keys;

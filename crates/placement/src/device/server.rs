@@ -9,7 +9,7 @@ use siftfs_device::{Counters, Role};
 use siftfs_keys::Use;
 use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
-use siftfs_transport::{Received, ServerEnd};
+use siftfs_transport::{Received, Repeats, ServerEnd};
 use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService, Urgency};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub struct Server {
     media: OpenMedia,
     options: ServerOptions,
     tally: ServerCounts,
+    /// What was refused, in the log.
+    repeats: Repeats,
     stopping: AtomicBool,
     /// Connections that have not been greeted.
     waiting: AtomicU64,
@@ -102,8 +104,8 @@ enum Ended {
 impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
-        let tally = ServerCounts::default();
-        Self { media, options, tally, stopping: AtomicBool::new(false), waiting: AtomicU64::new(0) }
+        let (tally, repeats, stopping, waiting) = Default::default();
+        Self { media, options, tally, repeats, stopping, waiting }
     }
 
     /// Sessions end at the next boundary of a step; their hosts are told.
@@ -178,15 +180,29 @@ impl Server {
     /// A connection was refused before its host could speak: of another version or role, or not of
     /// this protocol at all. It was told where that was possible; here it is logged and counted.
     pub fn turned_away(&self, error: &Error) {
+        self.refused(&error.to_string());
+    }
+
+    fn refused(&self, why: &str) {
         self.tally.refusal();
-        tracing::warn!(%error, "a connection was refused");
+        Self::say(self.repeats.note(why, Instant::now()));
+    }
+
+    /// Says what was refused again and again, and is not in the log yet.
+    pub fn look(&self) {
+        Self::say(self.repeats.due(Instant::now()));
+    }
+
+    fn say(lines: Vec<String>) {
+        for error in lines {
+            tracing::warn!(error, "a connection was refused");
+        }
     }
 
     /// Why a connection broke; bytes that are no messages count as refused.
     fn broke(&self, error: &Error) -> String {
         if matches!(error, Error::Corrupt { .. }) {
-            self.tally.refusal();
-            tracing::warn!(%error, "what a host sent was refused");
+            self.refused(&format!("what it sent: {error}"));
         }
         error.to_string()
     }
@@ -207,9 +223,8 @@ impl Server {
     }
 
     fn deny(&self, end: &DeviceEnd, denied: Denied) {
-        self.tally.refusal();
         let error = denied.error;
-        tracing::warn!(peer = end.peer, %error, "a host is not served");
+        self.refused(&format!("{}: a host is not served: {error}", end.peer));
         let answer = match denied.fatal {
             true => FromService::Failed { error },
             false => FromService::Refused { reason: error.to_string() },

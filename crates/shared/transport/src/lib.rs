@@ -35,7 +35,7 @@ mod watch;
 pub use address::Address;
 pub use crossed::Crossed;
 pub use in_process::in_process;
-pub use meeting::{Listener, Secured, Trust, connect, nobody_listens, reach};
+pub use meeting::{Listener, Repeats, Secured, Trust, connect, nobody_listens, reach};
 pub use options::TransportOptions;
 pub use siftfs_keys::ServerTls;
 

@@ -93,7 +93,7 @@ fn a_device_process_refuses_other_versions_and_garbage() {
     // Agreed, and then bytes that are no message.
     let nonsense = [greeting(PROTOCOL_VERSION, 1), agreed(), vec![0x5a; 4096]].concat();
     speak(&setup, &nonsense);
-    logged(&device, "what a host sent was refused");
+    logged(&device, "what it sent");
     assert!(fs::read(setup.volume()).unwrap() == before, "the volume was written");
     // It serves on, and says how many it refused.
     mount(&setup, &[]).ok();

@@ -24,12 +24,12 @@ use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
 use siftfs_keys::Seals;
 use siftfs_proto::{Cache, Credentials, FileService, Holder, Opening, Request};
-use siftfs_transport::ServerEnd;
+use siftfs_transport::{Repeats, ServerEnd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 256;
@@ -96,10 +96,39 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+/// What clients have said of them in the log as often as they like.
+#[derive(Default)]
+struct Logged {
+    turned_away: Repeats,
+    ended: Repeats,
+}
+
+impl Logged {
+    fn turned_away(lines: Vec<String>) {
+        for error in lines {
+            tracing::warn!(error, "a client was turned away");
+        }
+    }
+
+    fn ended(lines: Vec<String>) {
+        for why in lines {
+            tracing::warn!(why, "a client's session was ended");
+        }
+    }
+
+    /// What has happened again, and was not said yet.
+    fn look(&self) {
+        let now = Instant::now();
+        Self::turned_away(self.turned_away.due(now));
+        Self::ended(self.ended.due(now));
+    }
+}
+
 /// Serves a volume to clients.
 pub struct Server {
     volume: Arc<dyn Served>,
     counters: Counters,
+    logged: Logged,
     /// Bytes of data in the calls of all sessions whose answers have not left.
     data: Arc<AtomicU64>,
     executors: Executors,
@@ -138,7 +167,7 @@ impl Server {
         execution: Execution,
         before: Before,
     ) -> Result<Arc<Self>> {
-        let (counters, data, lending, ending, serving, keeper, own) = Default::default();
+        let (counters, logged, data, lending, ending, serving, keeper, own) = Default::default();
         let executors = Executors::new(execution);
         let seals = Arc::new(seals(before.secret.as_deref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
@@ -146,6 +175,7 @@ impl Server {
         let server = Self {
             volume,
             counters,
+            logged,
             data,
             executors,
             lending,
@@ -218,6 +248,7 @@ impl Server {
         self.keep();
         while !self.is_ending() {
             sessions.retain(|session| !session.is_finished());
+            self.logged.look();
             match listener.accept(Some(POLL)) {
                 Ok(Some(end)) => self.begin(end, &mut sessions),
                 Ok(None) => {}
@@ -260,7 +291,12 @@ impl Server {
 
     fn turned_away(&self, error: &Error) {
         count(&self.counters.refused);
-        tracing::warn!(%error, "a client was turned away");
+        Logged::turned_away(self.logged.turned_away.note(&error.to_string(), Instant::now()));
+    }
+
+    /// A session is over before its client said so.
+    fn session_ended(&self, peer: &str, why: &str) {
+        Logged::ended(self.logged.ended.note(&format!("{peer}: {why}"), Instant::now()));
     }
 
     /// Ends all sessions, and takes no more connections.

@@ -244,7 +244,7 @@ impl Session<'_> {
         let since = Instant::now();
         while self.busy.load(Ordering::SeqCst) > 0 || !self.answers.outbox.is_done() {
             if since.elapsed() > FAREWELL {
-                tracing::info!(peer = self.peer, "a client that takes no answers is cut off");
+                self.server.session_ended(self.peer, "it takes no answers, and is cut off");
                 return self.sender.cut();
             }
             std::thread::sleep(BRIEFLY);
@@ -344,7 +344,7 @@ impl Session<'_> {
                 Ok(Received::Timeout) => {}
                 Ok(Received::Closed) => return None,
                 Err(error) => {
-                    tracing::info!(peer = self.peer, %error, "a client's session ends");
+                    self.server.session_ended(self.peer, &error.to_string());
                     return None;
                 }
             }
@@ -365,7 +365,9 @@ impl Session<'_> {
     fn look(&self) {
         if self.notices.is_late() {
             count(&self.server.counters.ended);
-            self.told_end("what others changed was not taken back in time");
+            let why = "what others changed was not taken back in time";
+            self.server.session_ended(self.peer, why);
+            self.told_end(why);
         }
     }
 
@@ -388,7 +390,7 @@ impl Session<'_> {
     /// The client broke a rule.
     fn broke(&self, why: &str) {
         count(&self.server.counters.ended);
-        tracing::warn!(peer = self.peer, why, "a client broke the protocol");
+        self.server.session_ended(self.peer, &format!("it broke the protocol: {why}"));
         self.told_end(why);
     }
 

@@ -17,8 +17,9 @@ use siftfs_base::{Error, Result};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Whose key the other end of a connection has.
 #[derive(Clone, Debug)]
@@ -32,7 +33,8 @@ pub struct Peer {
 pub struct ServerTls {
     key: Arc<CertifiedKey>,
     authorized: AuthorizedFile,
-    log: Mutex<RefusalLog>,
+    /// Connections that were refused because of their keys.
+    refused: AtomicU64,
 }
 
 impl ServerTls {
@@ -44,13 +46,13 @@ impl ServerTls {
     pub fn new(pair: &KeyPair, authorized: &Path) -> Result<Arc<Self>> {
         let authorized = AuthorizedFile::new(authorized);
         authorized.current()?;
-        let log = Mutex::new(RefusalLog::default());
-        Ok(Arc::new(Self { key: setup::presented(pair)?, authorized, log }))
+        let refused = AtomicU64::new(0);
+        Ok(Arc::new(Self { key: setup::presented(pair)?, authorized, refused }))
     }
 
     /// Takes a connection: the handshake, the look at the client's key, and the welcome. Gives the
     /// connection, over which the protocol follows, and whose key it was. The stream is in blocking
-    /// mode, and has no timeouts afterwards. A refusal is logged here.
+    /// mode, and has no timeouts afterwards. The caller logs a refusal.
     ///
     /// # Errors
     /// [`Error::Refused`]: the key is not admitted. [`Error::Link`]: any other failure, a silence
@@ -78,7 +80,7 @@ impl ServerTls {
 
     /// How many connections were refused because of their keys.
     pub fn refused(&self) -> u64 {
-        self.log().refused
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The configuration of one connection, and what its check finds out.
@@ -96,10 +98,6 @@ impl ServerTls {
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
         Ok((Arc::new(config), check))
-    }
-
-    fn log(&self) -> MutexGuard<'_, RefusalLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -189,7 +187,7 @@ impl ClientCertVerifier for Check {
                 Ok(ClientCertVerified::assertion())
             }
             Err(refusal) => {
-                self.tls.log().write(&refusal);
+                self.tls.refused.fetch_add(1, Ordering::Relaxed);
                 *self.found() = Found::Refused(refusal);
                 // The alert is `access_denied`.
                 Err(CertificateError::ApplicationVerificationFailure.into())
@@ -221,40 +219,5 @@ impl ClientCertVerifier for Check {
 
     fn requires_raw_public_keys(&self) -> bool {
         true
-    }
-}
-
-/// Most refusals that are logged within [`WINDOW`]: strangers shall not fill the log.
-const MOST_LOGGED: u64 = 10;
-const WINDOW: Duration = Duration::from_secs(60);
-
-/// Logs refusals, and counts them.
-#[derive(Debug, Default)]
-struct RefusalLog {
-    refused: u64,
-    began: Option<Instant>,
-    logged: u64,
-    left_out: u64,
-}
-
-impl RefusalLog {
-    fn write(&mut self, refusal: &Error) {
-        self.refused += 1;
-        if self.began.is_none_or(|began| began.elapsed() >= WINDOW) {
-            if self.left_out > 0 {
-                tracing::warn!(
-                    count = self.left_out,
-                    "more connections were refused than are logged"
-                );
-            }
-            (self.began, self.logged, self.left_out) = (Some(Instant::now()), 0, 0);
-        }
-        match self.logged < MOST_LOGGED {
-            true => {
-                self.logged += 1;
-                tracing::warn!("{refusal}");
-            }
-            false => self.left_out += 1,
-        }
     }
 }

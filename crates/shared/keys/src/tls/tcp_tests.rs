@@ -4,7 +4,6 @@ use super::*;
 use siftfs_base::Error;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -143,38 +142,4 @@ fn ends_and_other_protocols_are_told() {
         let client = client.unwrap_err().to_string();
         assert!(client.contains("storage:7070: ") && client.contains(what), "{client}");
     }
-}
-
-/// What is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A refusal is logged with what an administrator needs; many are counted, and do not fill the log.
-#[test]
-fn refusals_are_logged() {
-    let site = Site::new();
-    let log = Log::default();
-    let to = log.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || to.clone()).with_ansi(false).finish();
-    let stranger = KeyPair::generate("").unwrap();
-    tracing::subscriber::with_default(subscriber, || {
-        for _ in 0..30 {
-            assert!(site.meet(&stranger, site.known()).peer().is_none());
-        }
-    });
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(text.contains(&stranger.public().fingerprint().to_string()), "{text}");
-    assert!(text.contains(&format!("role=client {}", stranger.line())), "{text}");
-    assert_eq!((text.lines().count(), site.server.refused()), (10, 30), "{text}");
 }

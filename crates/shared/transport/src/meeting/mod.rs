@@ -4,8 +4,10 @@ mod begin;
 pub(crate) mod connect;
 mod door;
 mod listener;
+mod repeats;
 mod secured;
 
 pub use connect::{connect, nobody_listens, reach};
 pub use listener::Listener;
+pub use repeats::Repeats;
 pub use secured::{Secured, Trust};

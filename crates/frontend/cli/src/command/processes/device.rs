@@ -88,6 +88,7 @@ fn serve(server: &Arc<Server>, listener: &Listener, ending: &AtomicBool) {
     let mut sessions: Vec<JoinHandle<()>> = Vec::new();
     while !ending.load(Ordering::Acquire) {
         sessions.retain(|session| !session.is_finished());
+        server.look();
         let end = match listener.accept(Some(POLL)) {
             Ok(Some(end)) => end,
             Ok(None) => continue,
