@@ -79,10 +79,13 @@ cached=(written_back:: tickets::what_was_waited_for_survives
 
 beside_others() { tests shared shared posix "$@" "${cached[@]/#/--skip=}"; }
 
-# Mounts of served volumes. Left out besides: what kills the volume's process by the mount's daemon.
+# Mounts of served volumes. Left out besides: what kills the volume's process by the mount's daemon, and what is about
+# the volume's own options, its file or the end of the process that has it, and what has a server of its own.
+of_volumes=(checked:: pressure::a_small_volume_under_load_and_kills discard:: host::an_unmount_without_room_below
+    places::a_volume_of_60_gib places::on_a_loop_device)
 remote() {
     local -x SIFTFS_TEST_REMOTE=1
-    tests remote '' posix "$@" "${cached[@]/#/--skip=}" --skip=pressure::a_small_volume_under_load_and_kills
+    tests remote '' "${library[@]}" "$@" "${cached[@]/#/--skip=}" "${of_volumes[@]/#/--skip=}"
 }
 
 # Mounts over TCP whose server checks each caller, of a directory: what compares them with ext4. Left out besides: what

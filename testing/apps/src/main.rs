@@ -11,6 +11,7 @@ mod go;
 mod program;
 mod publish;
 mod rsync;
+mod served;
 mod source;
 mod tar;
 mod trial;
@@ -36,15 +37,15 @@ struct Args {
     /// Only these, with commas between.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Seconds that each works before a crash.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    before: u64,
+    /// Seconds that each works before a crash [default: 10, or 5 with --served].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
+    before: Option<u64>,
     /// Crashes of each, one after the other.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     crashes: u32,
-    /// Seconds that each works after the last crash.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
-    after: u64,
+    /// Seconds that each works after the last crash [default: 5, or 3 with --served].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
+    after: Option<u64>,
     /// Directory for the volumes [default: $TMPDIR, or /var/tmp].
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -56,6 +57,10 @@ struct Args {
     /// be one.
     #[arg(long)]
     accel: bool,
+    /// Programs work through the mount of a volume that `siftfs serve` has. Before each crash of
+    /// the mount's daemon the server is killed in the middle of the work, and started again.
+    #[arg(long, conflicts_with = "accel")]
+    served: bool,
     /// Copies the volume of a failed trial into this directory.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -107,9 +112,9 @@ fn run(args: &Args) -> Result<bool> {
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755))
         .map_err(failed(root.display()))?;
     let times = Times {
-        before: Duration::from_secs(args.before),
+        before: Duration::from_secs(args.before.unwrap_or(if args.served { 5 } else { 10 })),
         crashes: args.crashes,
-        after: Duration::from_secs(args.after),
+        after: Duration::from_secs(args.after.unwrap_or(if args.served { 3 } else { 5 })),
     };
     let mut outcomes = Vec::new();
     for (name, make) in APPS {
@@ -119,6 +124,7 @@ fn run(args: &Args) -> Result<bool> {
             let setting = Setting {
                 area: !args.without_record_area,
                 accelerated: args.accel,
+                served: args.served,
                 keep: args.keep.as_deref(),
             };
             outcomes.push(trial::run(&place, app.as_mut(), times, setting));

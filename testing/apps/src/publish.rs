@@ -173,6 +173,10 @@ impl App for Publishers {
         Ok(())
     }
 
+    fn is_told_of_a_lost_server(&self) -> bool {
+        true
+    }
+
     fn acknowledged(&self) -> String {
         let each = self.newest.iter().map(|n| n.load(Ordering::Relaxed).to_string());
         format!("{} sets", each.collect::<Vec<_>>().join(" and "))

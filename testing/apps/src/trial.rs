@@ -1,7 +1,9 @@
 //! One application's trial: work, SIGKILL of the daemon, recovery, check, more work, check, plain
-//! ext4, check.
+//! ext4, check. Where the volume is served, the server is killed first, in the middle of the work,
+//! which waits and goes on; then the mount's daemon, whose server lives.
 
 use crate::accel::{self, Taken};
+use crate::served::Served;
 use crate::work::{App, Site};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::volume::Volume;
@@ -51,6 +53,8 @@ pub struct Setting<'a> {
     pub area: bool,
     /// Programs have the library loaded, and the mount has private logs.
     pub accelerated: bool,
+    /// Programs work through the mount of a volume that a server has.
+    pub served: bool,
     /// Where the volume of a failed trial goes.
     pub keep: Option<&'a Path>,
 }
@@ -68,11 +72,11 @@ pub fn run(place: &Place, app: &mut dyn App, times: Times, setting: Setting<'_>)
         took: Duration::ZERO,
     };
     println!("{}", app.name());
-    let Setting { area, keep, .. } = setting;
+    let Setting { area, keep, served, .. } = setting;
     let area = area.then(|| place.path(&format!("{}.sift.area", app.name())));
     let volume = make(place, app.name(), area.as_deref());
     let result = volume.and_then(|volume| {
-        let result = steps(place, app, &volume, times, &mut outcome);
+        let result = steps(place, app, &volume, (times, served), &mut outcome);
         let tidied = tidy(&volume, area.as_deref(), result.is_err(), keep);
         result.and(tidied)
     });
@@ -92,11 +96,33 @@ fn make(place: &Place, name: &str, area: Option<&Path>) -> Result<Volume> {
     Volume::make_with(place, name, VOLUME_SIZE, &["--record-area", &at])
 }
 
+/// Where the programs' mount comes from.
+struct Mounting<'a> {
+    volume: &'a Volume,
+    accelerated: bool,
+    served: Option<Served>,
+}
+
+impl Mounting<'_> {
+    fn mount(&self) -> Result<()> {
+        match &self.served {
+            Some(served) => served.mount(self.volume),
+            None => accel::mount(self.volume, self.accelerated),
+        }
+    }
+
+    /// In order: the volume is plain ext4 afterwards.
+    fn unmount(&mut self) -> Result<()> {
+        self.volume.siftfs(&["umount", &self.volume.dir.to_string_lossy()])?;
+        self.served.take().map_or(Ok(()), Served::end)
+    }
+}
+
 fn steps(
     place: &Place,
     app: &mut dyn App,
     volume: &Volume,
-    times: Times,
+    (times, served): (Times, bool),
     outcome: &mut Outcome,
 ) -> Result<()> {
     let scratch = place.path(&format!("{}.scratch", app.name()));
@@ -109,17 +135,26 @@ fn steps(
     };
     step("preparing")?;
     let accelerated = outcome.taken.is_some();
-    accel::mount(volume, accelerated)?;
+    let served = if served { Some(Served::start(volume, &scratch)?) } else { None };
+    let mut mounting = Mounting { volume, accelerated, served };
+    mounting.mount()?;
     app.prepare(&Site::mounted(volume, &scratch))?;
     let mut first = String::new();
     for _ in 0..times.crashes {
+        if let Some(served) = &mut mounting.served {
+            step("working, killing the server in the middle")?;
+            work_on(place, app, &Site::mounted(volume, &scratch), times.before, served)?;
+            println!("          acknowledged: {}", app.acknowledged());
+            step("checking what was written through both servers")?;
+            app.check(&Site::mounted(volume, &scratch))?;
+        }
         step("working, killing the daemon in the middle")?;
         let end = End { volume, taken: outcome.taken.as_mut(), kill: true };
         work(place, app, &Site::mounted(volume, &scratch), times.before, Some(end))?;
         first = app.acknowledged();
         println!("          acknowledged: {first}");
         step("recovering")?;
-        accel::mount(volume, accelerated)?;
+        mounting.mount()?;
         step("checking what was recovered")?;
         app.check(&Site::mounted(volume, &scratch))?;
     }
@@ -129,7 +164,7 @@ fn steps(
     step("checking")?;
     app.check(&Site::mounted(volume, &scratch))?;
     step("unmounting")?;
-    volume.siftfs(&["umount", &volume.dir.to_string_lossy()])?;
+    mounting.unmount()?;
     step("siftfs fsck and e2fsck")?;
     volume.siftfs(&["fsck", &volume.image.to_string_lossy()])?;
     volume.e2fsck()?;
@@ -156,6 +191,48 @@ impl End<'_> {
         }
         if self.kill { self.volume.kill_daemon() } else { Ok(()) }
     }
+}
+
+/// Lets the application work while its server dies and comes back. None of its calls may fail, but
+/// for those that nobody can repeat ([`App::is_told_of_a_lost_server`]).
+fn work_on(
+    place: &Place,
+    app: &dyn App,
+    site: &Site,
+    time: Duration,
+    served: &mut Served,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| app.work(site));
+        let wait = |time: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < time && !worker.is_finished() && place.go_on().is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        wait(time / 2);
+        let early = worker.is_finished();
+        let killed = served.kill();
+        wait(time / 2);
+        let told = worker.is_finished();
+        site.stop();
+        wait(GRACE + END);
+        let hangs = !worker.is_finished();
+        while !worker.is_finished() {
+            site.kill();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let panicked = |_| Err(Failed("its driver panicked".into()));
+        let result = worker.join().unwrap_or_else(panicked);
+        place.go_on()?;
+        killed?;
+        match result {
+            _ if hangs => Err(Failed("it does not go on with another server".into())),
+            Ok(()) if early || told => Err(Failed("it ended before its time".into())),
+            Err(_) if !early && app.is_told_of_a_lost_server() => Ok(()),
+            result => result,
+        }
+    })
 }
 
 /// Lets the application work until its end comes, in the middle of the work.

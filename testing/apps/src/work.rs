@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No single program that must end by itself runs longer.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -30,6 +30,12 @@ pub trait App: Sync {
 
     /// Acknowledgements so far, in words.
     fn acknowledged(&self) -> String;
+
+    /// It does what a mount cannot repeat whose server died before it answered (publishes, atomic
+    /// sections): such a call is an error, with which it may give up.
+    fn is_told_of_a_lost_server(&self) -> bool {
+        false
+    }
 
     /// What the daemon must have seen of it when it works with the library loaded.
     fn needs(&self) -> Needs {
@@ -117,9 +123,19 @@ impl<'v> Site<'v> {
     /// Everything written so far is durable: what stands in for an acknowledgement where a program
     /// gives none.
     pub fn sync(&self) -> Result<()> {
-        match self.volume {
-            Some(volume) => volume.sync(),
-            None => Ok(()),
+        let Some(volume) = self.volume else { return Ok(()) };
+        let start = Instant::now();
+        loop {
+            match volume.sync() {
+                // Commands do not wait for a server.
+                Err(Failed(why)) if why.contains("lost") && start.elapsed() < LIMIT => {
+                    if self.stopped() {
+                        return Err(Failed(why));
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                synced => return synced,
+            }
         }
     }
 

@@ -309,8 +309,8 @@ fn comes_back(door: Door, client: u64, watch: &Arc<Watch>) -> JoinHandle<io::Res
                 other => return Err(io::Error::other(format!("{other:?}"))),
             }
             let request = Box::new(Request::GetAttr { file: ROOT_INO.into() });
-            let (slot, credentials, change) = (0, Credentials::default(), None);
-            wire.send(&ToServer::Call { slot, number, credentials, request, change })?;
+            let (slot, credentials, change, proofs) = (0, Credentials::default(), None, None);
+            wire.send(&ToServer::Call { slot, number, credentials, request, change, proofs })?;
             number += 1;
             let answer = calls.call("getattr", || -> io::Result<_> {
                 loop {

@@ -345,6 +345,11 @@ impl Handles {
         self.0.clear();
     }
 
+    /// Closes one.
+    pub fn close(&mut self, handle: u64) {
+        self.0.remove(&handle);
+    }
+
     /// How many are open.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -442,6 +447,20 @@ impl Prepared {
     /// back has no reason to send them?
     pub fn stays_open(&self) -> bool {
         matches!(&self.call, Call::Write(Target::Handle(_), ..))
+    }
+
+    /// Is the call about a file without a name, by a descriptor?
+    pub fn is_of_a_nameless_file(&self) -> bool {
+        match &self.call {
+            Call::LinkUnnamed(..) => true,
+            Call::Read(target, ..)
+            | Call::Write(target, ..)
+            | Call::Fsync(target, ..)
+            | Call::Allocate(target, ..)
+            | Call::Seek(target, ..)
+            | Call::Resize(target, ..) => matches!(target, Target::Handle(_)),
+            _ => false,
+        }
     }
 
     /// A stranger tries to take privileges away from the file that a call on data is about.

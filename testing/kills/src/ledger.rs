@@ -16,6 +16,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -120,11 +121,22 @@ impl Ledger {
         let done = own_table().map_err(|e| format!("own descriptors: {e}"));
         let done = done.and_then(|()| {
             let flags = OFlags::RDWR | OFlags::CLOEXEC;
-            let opened = rustix::fs::open(path(mount), flags, Mode::empty());
-            let worked = opened.and_then(|fd| self.work(&fd, seed, signals));
-            match worked {
-                Err(e) if !(signals.is_dying() && is_gone(e)) => Err(e.to_string()),
-                other => other.unwrap_or(Ok(())),
+            let mut rng = Rng::new(seed);
+            loop {
+                let then = signals.server_now();
+                let opened = rustix::fs::open(path(mount), flags, Mode::empty());
+                match opened.and_then(|fd| self.work(&fd, &mut rng, then, signals)) {
+                    Err(e) if signals.is_dying() && is_gone(e) => return Ok(()),
+                    // A section is gone with its server, and of a commit nobody can say whether it
+                    // was carried out.
+                    Err(Errno::IO) if signals.server_was_lost(then) => {
+                        signals.uncertain.fetch_add(1, Ordering::SeqCst);
+                        self.settle(mount, signals)?;
+                    }
+                    Err(e) => return Err(e.to_string()),
+                    Ok(done) if signals.stopped() => return done,
+                    Ok(done) => done?,
+                }
             }
         });
         if let Err(why) = done {
@@ -132,14 +144,24 @@ impl Ledger {
         }
     }
 
+    /// The server died: the file is as the last commit left it, or the one that was under way.
+    fn settle(&mut self, mount: &Path, signals: &Signals) -> Result<(), String> {
+        match self.judge(mount, true).into_iter().next() {
+            Some(_) if signals.is_dying() => Ok(()),
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    /// Works as long as the server is as it was `then`.
     fn work(
         &mut self,
         fd: &OwnedFd,
-        seed: u64,
+        rng: &mut Rng,
+        then: u64,
         signals: &Signals,
     ) -> Result<Result<(), String>, Errno> {
-        let mut rng = Rng::new(seed);
-        while !signals.stopped() {
+        while !signals.stopped() && signals.server_now() == then {
             let n = self.committed + 1;
             section(fd, START)?;
             for index in pages_of(n) {

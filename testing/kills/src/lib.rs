@@ -8,6 +8,11 @@
 //! death of the host the oracle judges what recovery brought back (clauses O1 to O9 of
 //! `siftfs_model`); after an unmount, the tree is the model's, for the kernel's ext4 too, and
 //! `e2fsck -fn` is content. A death of the device process alone must not be noticed by any call.
+//!
+//! In some rounds the volume is a server's, and the workers work through a mount of it. A death of
+//! the server must not be noticed by any call either, but for those that nobody can repeat
+//! ([`worker`]). When the mount's daemon alone dies, all that was answered is at the server.
+//!
 //! A kill takes away a process and what it had in memory. What the kernel has of its writes stays;
 //! power cuts are `testing/crash`'s.
 
@@ -105,11 +110,12 @@ pub fn kills(options: &Options, show: &dyn Fn(&str)) -> Result<Summary> {
 
 fn line(s: &Summary) -> String {
     format!(
-        "{:.0} s, {} rounds: {} hosts and {} device processes killed, {} recoveries too; \
-         {} calls, {} acknowledged; {} e2fsck",
+        "{:.0} s, {} rounds: {} hosts, {} servers and {} device processes killed, \
+         {} recoveries too; {} calls, {} acknowledged; {} e2fsck",
         s.seconds,
         s.rounds,
         s.host_kills,
+        s.server_kills,
         s.device_kills,
         s.recoveries_killed,
         s.calls,

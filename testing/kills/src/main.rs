@@ -1,4 +1,4 @@
-//! `siftfs-kills`: kills host and device process under load, for as long as one likes.
+//! `siftfs-kills`: kills host, device process and server under load, for as long as one likes.
 
 use clap::Parser;
 use siftfs_kills::plan::Only;
@@ -14,7 +14,7 @@ milliseconds. How threads and processes interleave it cannot decide: a round tha
 times to fail again. Volumes live for 12 rounds; --from N runs those of its volume that come before N, too. A \
 failure keeps volume, logs and what each thread did, and the exit status is 1.";
 
-/// Kills host and device process of SiftFS under load, and judges what was acknowledged.
+/// Kills host, device process and server of SiftFS under load, and judges what was acknowledged.
 #[derive(Parser)]
 #[command(name = "siftfs-kills", after_help = HELP)]
 struct Args {
@@ -30,10 +30,14 @@ struct Args {
     /// For how long, such as 90s, 10m or 1h
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = siftfs_kills::duration)]
     time: Option<Duration>,
-    /// Only these: mounts with programs that have private logs, or without (accel,plain),
-    /// placements (local,unix,tcp,fallback), deaths of the device process
-    /// (kill,twice,term,stop,away), ends of a round
-    /// (unmount,host,host-then-device,device-then-host, takeover,host-in-unmount,device-in-unmount)
+    /// Only these: mounts with programs that have private logs, without, or of a volume that a
+    /// server has (accel,plain,served), placements (local,unix,tcp,fallback), deaths of the device
+    /// process (kill,twice,term,stop,away) and of the server
+    /// (server,server-twice,server-term,server-stop,server-and-device; by name alone
+    /// server-recovering,nameless), ends of a round
+    /// (unmount,host,host-then-device,device-then-host,takeover,host-in-unmount,device-in-unmount)
+    /// and of a served one (unmount,client,client-then-server,server-then-client,all,
+    /// client-in-unmount,server-in-unmount)
     #[arg(long, default_value = "", value_parser = Only::parse)]
     only: Only,
     /// The command under test; default: the one beside this program

@@ -9,6 +9,11 @@ use std::sync::{Mutex, PoisonError};
 pub struct Signals {
     stop: AtomicBool,
     dying: AtomicBool,
+    /// Odd while the server of the volume is lost: one more when it dies, and when its mount has
+    /// it again.
+    server: AtomicU64,
+    /// Calls of which nobody could say whether they were carried out.
+    pub uncertain: AtomicU64,
     /// Calls that returned.
     pub calls: AtomicU64,
     /// Of them, those that promised durability.
@@ -32,8 +37,28 @@ impl Signals {
         self.dying.load(Ordering::SeqCst)
     }
 
+    /// From here on the server of the volume may be lost. Calls wait for it.
+    pub fn server_dies(&self) {
+        self.server.fetch_or(1, Ordering::SeqCst);
+    }
+
+    /// The mount has its server again.
+    pub fn server_is_back(&self) {
+        let lost = self.server.load(Ordering::SeqCst) & 1;
+        self.server.fetch_add(lost, Ordering::SeqCst);
+    }
+
+    /// A moment in the life of the server, for [`Signals::server_was_lost`].
+    pub fn server_now(&self) -> u64 {
+        self.server.load(Ordering::SeqCst)
+    }
+
+    /// Was the server lost at `then`, or at any time since?
+    pub fn server_was_lost(&self, then: u64) -> bool {
+        then & 1 == 1 || self.server_now() != then
+    }
+
     /// The first failure of a worker.
-    /// Something is wrong: all end.
     pub fn failure(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

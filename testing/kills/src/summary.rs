@@ -24,6 +24,13 @@ pub struct Summary {
     pub incidents: BTreeMap<&'static str, u64>,
     /// Hosts that were killed, in mounting, recovering and unmounting too.
     pub host_kills: u64,
+    /// Servers of volumes that were killed, in recovering too.
+    pub server_kills: u64,
+    /// Rounds by who served the volume to the workers' mount, and by which way.
+    pub served: BTreeMap<String, u64>,
+    /// Calls whose server died before it answered, and of which nobody can say whether they were
+    /// carried out: each was found carried out as a whole, or not at all.
+    pub uncertain: u64,
     /// Device processes that were killed.
     pub device_kills: u64,
     /// Header copies that were damaged before a recovery.
@@ -68,6 +75,8 @@ pub struct Summary {
     pub e2fsck_runs: u64,
     /// Processor seconds of hosts, as far as they were seen before their end.
     pub host_cpu_s: f64,
+    /// Processor seconds of servers.
+    pub server_cpu_s: f64,
     /// Processor seconds of device processes.
     pub device_cpu_s: f64,
     /// Seconds that the run took.

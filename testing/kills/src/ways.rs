@@ -30,16 +30,20 @@ pub enum How {
     /// Through a shared mapping, which SEEK and a copy read before it is closed. Promises nothing,
     /// and does not make files longer.
     Mapping,
+    /// The same without the copy, whose target has no name.
+    Stores,
     /// By an atomic section, committed durably.
     Section,
 }
 
 impl How {
-    /// What fits a write with this promise.
-    pub fn draw(rng: &mut Rng, promise: Promise) -> Self {
+    /// What fits a write with this promise. What has no name is `lost` with a server that dies.
+    pub fn draw(rng: &mut Rng, promise: Promise, lost: bool) -> Self {
         let direct = [Self::Direct(Way::Aio), Self::Direct(Way::Uring)];
+        let mapping = if lost { Self::Stores } else { Self::Mapping };
         let fits: &[Self] = match promise {
-            Promise::None => &[Self::Call, Self::Call, direct[0], direct[1], Self::Mapping],
+            Promise::None => &[Self::Call, Self::Call, direct[0], direct[1], mapping],
+            _ if lost => &[Self::Descriptor, direct[0], direct[1], Self::Section],
             _ => &[Self::Descriptor, direct[0], direct[1], Self::Copy, Self::Send, Self::Section],
         };
         if rng.chance(60) { Self::Call } else { rng.pick(fits).copied().unwrap_or_default() }
@@ -52,7 +56,7 @@ impl How {
 
     /// Does it read the file, too?
     pub fn reads(self) -> bool {
-        matches!(self, Self::Direct(_) | Self::Mapping)
+        matches!(self, Self::Direct(_) | Self::Mapping | Self::Stores)
     }
 
     /// Writes `data` at `offset`.
@@ -79,7 +83,7 @@ impl How {
         let longer = end > rustix::fs::fstat(open(OFlags::RDONLY)?)?.st_size.unsigned_abs();
         let len = match self {
             // In several pieces a file would have sizes in between, which the model does not know.
-            Self::Direct(_) | Self::Send | Self::Mapping if longer => {
+            Self::Direct(_) | Self::Send | Self::Mapping | Self::Stores if longer => {
                 rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
             }
             Self::Call | Self::Descriptor => {
@@ -111,9 +115,10 @@ impl How {
                     rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
                 }
             }
-            Self::Mapping => {
+            Self::Mapping | Self::Stores => {
                 let fd = open(OFlags::RDWR)?;
-                if data.is_empty() { 0 } else { mapped(path, &fd, offset, data)? }
+                let copied = (self == Self::Mapping).then_some(path);
+                if data.is_empty() { 0 } else { mapped(copied, &fd, offset, data)? }
             }
         };
         Ok(Reply::Written { len: u32::try_from(len).map_err(|_| Errno::OVERFLOW)? })
@@ -202,8 +207,9 @@ fn direct(
     Ok(len)
 }
 
-/// Stores through a mapping, and checks the file before the mapping is closed.
-fn mapped(path: &Path, fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<usize, Refused> {
+/// Stores through a mapping, and checks the file before the mapping is closed, by a copy if its
+/// path is given.
+fn mapped(path: Option<&Path>, fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<usize, Refused> {
     let start = offset / 4096 * 4096;
     let skip = usize::try_from(offset - start).map_err(|_| Errno::OVERFLOW)?;
     let map = Map::new(fd, start, skip + data.len())?;
@@ -217,6 +223,7 @@ fn mapped(path: &Path, fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<usize, 
             _ => Refused::Command(said),
         });
     }
+    let Some(path) = path else { return Ok(data.len()) };
     let target = unnamed(path, b"")?;
     let copied = all(data.len(), |at| {
         let (mut source, mut target_at) = (offset + at as u64, at as u64);

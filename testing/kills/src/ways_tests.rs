@@ -15,6 +15,7 @@ fn every_way_writes() {
         How::Copy,
         How::Send,
         How::Mapping,
+        How::Stores,
         How::Section,
     ] {
         std::fs::write(&path, vec![0; 65_536]).expect("written");
@@ -32,16 +33,25 @@ fn every_way_writes() {
 #[test]
 fn all_of_them_are_drawn() {
     let mut rng = Rng::new(5);
-    for (promise, least) in [(Promise::None, 4), (Promise::Data, 7), (Promise::All, 7)] {
+    let all = [
+        (Promise::None, false, 4),
+        (Promise::Data, false, 7),
+        (Promise::All, false, 7),
+        (Promise::None, true, 4),
+        (Promise::All, true, 5),
+    ];
+    for (promise, lost, least) in all {
         let mut seen = Vec::new();
         for _ in 0..400 {
-            let how = How::draw(&mut rng, promise);
+            let how = How::draw(&mut rng, promise, lost);
             if !seen.contains(&how) {
                 seen.push(how);
             }
         }
         assert_eq!(seen.len(), least, "{promise:?}: {seen:?}");
         assert!(promise == Promise::None || !seen.contains(&How::Mapping), "promises nothing");
+        let nameless = [How::Mapping, How::Copy, How::Send];
+        assert!(!lost || !nameless.iter().any(|how| seen.contains(how)), "{seen:?}");
     }
 }
 

@@ -225,6 +225,11 @@ impl Oracle {
         &self.model
     }
 
+    /// Something read files behind the model's back.
+    pub fn forget_access_times(&mut self) {
+        self.model.forget_access_times();
+    }
+
     /// `op` begins: from here on its effects may be found.
     pub fn begin(&mut self, op: &Op) -> Outcome {
         self.now += 1;

@@ -1,4 +1,5 @@
-//! Host and device process killed at random moments under load, by `testing/kills`, for a minute;
+//! Host, device process and server killed at random moments under load, by `testing/kills`, for a
+//! minute;
 //! `SIFTFS_KILLS=10m` for so long, `SIFTFS_KILLS_SEED` from that seed; and that the harness itself
 //! cannot hang. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 
@@ -6,7 +7,9 @@
 mod support;
 
 use rustix::process::Signal;
+use siftfs_kills::plan::Only;
 use siftfs_kills::process::Watch;
+use siftfs_kills::summary::Summary;
 use siftfs_kills::{Length, Options, duration, kills};
 use siftfs_rig::descriptors::own_table;
 use std::env::{var, var_os};
@@ -21,12 +24,14 @@ use support::Setup;
 
 /// How long the everyday test goes on.
 const EVERY_DAY: Duration = Duration::from_secs(45);
+/// How long that of servers does: some rounds.
+const SERVED: Duration = Duration::from_secs(30);
 /// With `SIFTFS_LONG`.
 const LONG: Duration = Duration::from_secs(300);
 
-#[test]
-fn nothing_acknowledged_is_lost_by_kills() {
-    let usual = if var_os("SIFTFS_LONG").is_some() { LONG } else { EVERY_DAY };
+/// Of `usual`, or for as long as SIFTFS_KILLS says.
+fn killed(usual: Duration, long: Duration, only: &str) -> Summary {
+    let usual = if var_os("SIFTFS_LONG").is_some() { long } else { usual };
     let time = var("SIFTFS_KILLS")
         .map_or(usual, |text| duration(&text).unwrap_or_else(|e| panic!("SIFTFS_KILLS={e}")));
     let seed = var("SIFTFS_KILLS_SEED").map_or(1, |text| {
@@ -36,7 +41,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
         seed,
         from: 0,
         length: Length::Time(time),
-        only: Default::default(),
+        only: Only::parse(only).unwrap(),
         siftfs: env!("CARGO_BIN_EXE_siftfs").into(),
         dir: None,
         keep: None,
@@ -44,11 +49,27 @@ fn nothing_acknowledged_is_lost_by_kills() {
     };
     let did = kills(&options, &|line| eprintln!("{line}")).unwrap_or_else(|e| panic!("{}", e.0));
     println!("{did:?}");
+    did
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kills() {
+    let did = killed(EVERY_DAY, LONG, "accel,plain");
     // It did what it is for, whatever the machine's speed.
     assert!(did.host_kills > 0 && did.device_kills > 0, "nobody was killed");
     assert!(did.acknowledged > 0 && did.trees_after_deaths > 0, "nothing was judged");
     assert!(did.e2fsck_runs > 0 && did.trees_compared > 0, "nothing was unmounted");
     assert!(did.program_syncs > 0 && did.records > 0, "no program had a private log");
+}
+
+/// Through mounts of a volume that a server has: servers, mounts and device processes die, and no
+/// call fails that the mount outlives.
+#[test]
+fn nothing_answered_is_lost_by_kills_of_servers() {
+    let did = killed(SERVED, LONG, "served");
+    assert!(did.server_kills > 0 && did.host_kills > 0, "nobody was killed");
+    assert!(did.acknowledged > 0 && did.trees_after_deaths > 0, "nothing was judged");
+    assert!(did.incidents.keys().any(|word| word.starts_with("server")), "no load saw a death");
 }
 
 /// A thread that has a file with unwritten pages open until `until` ends.

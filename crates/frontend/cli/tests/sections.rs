@@ -21,9 +21,7 @@ mod together;
 use calls::{ABORT, COMMIT, FEATURES, File, START, features};
 use rustix::fs::{OFlags, chown};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use support::{Setup, run, siftfs};
-
-const CACHES: [&str; 2] = ["writethrough", "writeback"];
+use support::{Setup, caches, run, siftfs};
 
 /// A volume mounted with this cache.
 fn mounted(cache: &str) -> Setup {
@@ -34,7 +32,7 @@ fn mounted(cache: &str) -> Setup {
 
 #[test]
 fn what_is_offered_and_what_is_refused() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let f = File::create(&s.path("f"), &[1; 5000]);
         assert_eq!(features(&f, FEATURES), Ok(4), "the bit of atomic writes");
@@ -86,7 +84,7 @@ fn what_is_offered_and_what_is_refused() {
 /// the section sees it all the time.
 #[test]
 fn durable_with_the_commit_and_not_before() {
-    for cache in CACHES {
+    for cache in caches() {
         for direct in [OFlags::empty(), OFlags::DIRECT] {
             let s = mounted(cache);
             let old = vec![1; 5 * 4096 + 100];
@@ -126,7 +124,7 @@ fn durable_with_the_commit_and_not_before() {
 /// with the commit.
 #[test]
 fn pages_that_others_read_meanwhile_are_new() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; 8192]).sync();
         let f = File::open(&s.path("f"), OFlags::RDWR);
@@ -147,7 +145,7 @@ fn pages_that_others_read_meanwhile_are_new() {
 /// A file's times and size are those of the commit, whatever was asked meanwhile.
 #[test]
 fn attributes_behind_the_commit() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; 100]).sync();
         let before = std::fs::metadata(s.path("f")).unwrap();
@@ -174,7 +172,7 @@ fn attributes_behind_the_commit() {
 /// stays as that program left it.
 #[test]
 fn void_sections_are_refused() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; 10_000]).sync();
         let f = File::open(&s.path("f"), OFlags::RDWR);
@@ -205,7 +203,7 @@ fn void_sections_are_refused() {
 /// it was.
 #[test]
 fn more_than_a_section_takes() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; 8192]).sync();
         let f = File::open(&s.path("f"), OFlags::RDWR);
@@ -238,7 +236,7 @@ fn more_than_a_section_takes() {
 /// A store through a mapping from before the section is no part of it, and one during it is.
 #[test]
 fn stores_through_mappings() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; 8192]).sync();
         let f = File::open(&s.path("f"), OFlags::RDWR);

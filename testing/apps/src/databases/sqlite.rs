@@ -80,6 +80,10 @@ impl App for Sqlite {
         database::verify(&at.dir, self.modes, &self.acks())
     }
 
+    fn is_told_of_a_lost_server(&self) -> bool {
+        self.modes.contains(&Mode::Sections)
+    }
+
     fn needs(&self) -> Needs {
         self.needs
     }

@@ -224,7 +224,15 @@ impl<'a> Run<'a> {
                 worker.place.mount = doors.mounts[(number + plan.round as usize) % 2].clone();
                 let (seed, profile) = (mix(plan.seed ^ (1 + number as u64)), plan.profile.clone());
                 let synchronous = plan.synchronous;
-                let load = Load { seed, profile, synchronous, writeback: false };
+                let load = Load {
+                    seed,
+                    profile,
+                    synchronous,
+                    writeback: false,
+                    served: false,
+                    nameless: true,
+                    keeps_answered: false,
+                };
                 let signals = &signals;
                 scope.spawn(move || worker.run(&load, signals));
             }

@@ -19,6 +19,7 @@ pub(super) fn slots(it: &mut Intruder) -> io::Result<()> {
         credentials: root(),
         request: Box::new(request.clone()),
         change: None,
+        proofs: None,
     };
     for slot in 0..8 {
         let right = call(&mut wire, slot, root(), request.clone());

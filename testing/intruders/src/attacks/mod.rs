@@ -134,7 +134,14 @@ fn call(wire: &mut Wire, slot: u32, credentials: Credentials, request: Request) 
     let place = &mut wire.numbers[slot as usize];
     let number = *place;
     *place += 1;
-    ToServer::Call { slot, number, credentials, request: Box::new(request), change: None }
+    ToServer::Call {
+        slot,
+        number,
+        credentials,
+        request: Box::new(request),
+        change: None,
+        proofs: None,
+    }
 }
 
 /// What an answer says, if it is not an error.

@@ -4,6 +4,7 @@
 
 use crate::calls::File;
 use crate::refused::refusal;
+use crate::support::caches;
 use crate::{mounted, root};
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, chmodat, chownat,
@@ -407,7 +408,7 @@ fn steps_and_their_calls() {
     let first = std::env::var("SIFTFS_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     for seed in first..first + if long { 50 } else { 2 } {
         println!("seed {seed}");
-        let cache = crate::CACHES[seed as usize % 2];
+        let cache = caches().cycle().nth(seed as usize % 2).unwrap();
         let s = mounted(cache);
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(s.tmp.path(), open).unwrap();

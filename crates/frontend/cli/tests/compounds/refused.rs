@@ -2,7 +2,8 @@
 
 use crate::calls::{File, as_user};
 use crate::support::Setup;
-use crate::{CACHES, mounted, read, root};
+use crate::support::caches;
+use crate::{mounted, read, root};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use siftfs_client::{Access, Checksum, Codec, Compound, CompoundError, Level};
 use siftfs_proto::compound::{BytesArg, NumberArg, StepNr};
@@ -35,7 +36,7 @@ fn undisturbed(s: &Setup) {
 /// for.
 #[test]
 fn rights() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let permit = |name: &str, mode: u32| {
             let mode = std::fs::Permissions::from_mode(mode);
@@ -122,7 +123,7 @@ fn descriptors() {
 /// More than the step allows, than the buffer has room for, than is there yet.
 #[test]
 fn results_that_are_too_much() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let dir = root(&s);
         let f = File::create(&s.path("f"), &[1; 40_000]);
@@ -236,7 +237,7 @@ fn garbage() {
 /// A full disk in the last step.
 #[test]
 fn a_full_disk() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let dir = root(&s);
         let f = File::create(&s.path("f"), &[1; 8192]);
@@ -292,7 +293,7 @@ impl Shared {
 /// The buffer changes while the call runs: what was copied in counts, whatever it is.
 #[test]
 fn a_buffer_that_changes_meanwhile() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let dir = root(&s);
         let f = File::create(&s.path("f"), &[1; 8192]);

@@ -1,12 +1,15 @@
 //! One of both processes is killed.
 
+use crate::support::Connection;
 use crate::support::serving::Server;
 use crate::{Served, errno, siftfs};
-use rustix::fs::FlockOperation;
+use rustix::fs::{Advice, FlockOperation};
 use rustix::process::{Pid, Signal, kill_process};
 use siftfs::Volume;
+use siftfs_rig::descriptors::own_table;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// With `soft` every call is an error after its time, those that wait among them; nothing hangs,
@@ -107,5 +110,48 @@ fn a_killed_mount_keeps_nothing() {
     assert_eq!(volume.status().unwrap().failed, None);
     drop((b, volume));
     other.umount();
+    served.end();
+}
+
+/// A mount whose server is lost is killed while a program waits for a page: the call ends with the
+/// daemon, which leaves nothing behind in the kernel.
+///
+/// Seen to hang when a thread with `/dev/fuse` has the kernel drop pages as soon as the server is
+/// lost: it waits for the page that the call has locked, also when the daemon was killed.
+#[test]
+fn a_mount_is_killed_while_its_server_is_lost() {
+    let mut served = Served::start();
+    let mount = served.mount("m", "");
+    std::fs::write(mount.path("f"), vec![7; 2 << 20]).unwrap();
+    let connection = Connection::of(mount.dir());
+    let (tell, told) = channel();
+    let (goes_on, stopped) = channel();
+    let path = mount.path("f");
+    std::thread::spawn(move || {
+        // Of which a program that is started meanwhile has no copy, and closes none.
+        own_table().unwrap();
+        let file = std::fs::File::open(path).unwrap();
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        rustix::fs::fadvise(&file, 0, None, Advice::Random).unwrap();
+        file.read_exact_at(&mut [0; 10], 0).unwrap();
+        goes_on.send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        tell.send(file.read_exact_at(&mut [0; 10], 1 << 20))
+    });
+    stopped.recv().unwrap();
+    served.server.as_ref().unwrap().signal(Signal::STOP);
+    std::thread::sleep(Duration::from_millis(800));
+    std::thread::sleep(Duration::from_millis(300));
+    served.server.take().unwrap().end(Signal::KILL);
+    while mount.status()["server"]["lost"].as_str().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    mount.kill();
+    let ended = told.recv_timeout(Duration::from_secs(10)).expect("the call ends with the daemon");
+    assert!(ended.is_err(), "nobody has answered it");
+    drop(connection);
+    served.server = Some(Server::start(served.setup.volume()));
+    drop(mount);
     served.end();
 }

@@ -1,8 +1,10 @@
 //! The server dies, and comes back: its mounts have waited.
 
+use crate::support::Setup;
 use crate::support::serving::Server;
 use crate::{Mount, Served, siftfs};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, XattrFlags};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -91,7 +93,7 @@ fn locks_outlive_the_server() {
     let again = served.restart_after(Signal::KILL, PAUSE);
     let third = File::open(other.path("f")).unwrap();
     let refused = rustix::fs::flock(&third, FlockOperation::NonBlockingLockExclusive);
-    assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK));
+    assert_eq!(refused, Err(Errno::WOULDBLOCK));
     if waits.is_finished() {
         panic!("{:?}", waits.join().unwrap());
     }
@@ -135,6 +137,42 @@ fn others_wait_for_the_grace_time_only() {
     siftfs(&["umount", gone.dir()]);
     other.umount();
     served.end();
+}
+
+/// What became durable without that its client was told is there, and no change is lost when it
+/// cannot be made twice: an attribute is removed, and a commit in the background has that.
+///
+/// Seen to fail with EIO at the fsync when a removal that finds nothing is a change that is lost.
+#[test]
+fn a_removal_that_was_durable_is_no_loss() {
+    let setup = Setup::new();
+    let home = Mount(setup.tmp.path().join("home"));
+    std::fs::create_dir(home.dir()).unwrap();
+    let address = format!("unix:{}.sock", setup.volume());
+    // It commits all the time, and says only every two seconds what is durable.
+    let serve = || {
+        let args = ["mount", setup.volume(), home.dir(), "-o", "commit=0.01"];
+        siftfs(&[&args[..], &["--listen", &address]].concat()).ok();
+    };
+    serve();
+    let mount = Mount(setup.tmp.path().join("mount"));
+    std::fs::create_dir(mount.dir()).unwrap();
+    siftfs(&["mount", &address, mount.dir()]).ok();
+    let file = File::create(mount.path("f")).unwrap();
+    for _ in 0..3 {
+        rustix::fs::fsetxattr(&file, "user.a", b"x", XattrFlags::CREATE).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fremovexattr(&file, "user.a").unwrap();
+        std::thread::sleep(PAUSE);
+        home.kill();
+        while siftfs_fuse::detach(Path::new(home.dir())).is_ok() {}
+        serve();
+        file.sync_all().unwrap();
+        assert_eq!(rustix::fs::fgetxattr(&file, "user.a", &mut [0; 8]), Err(Errno::NODATA));
+    }
+    drop(file);
+    mount.umount();
+    home.umount();
 }
 
 /// What a program has been told of its directory: each file's bytes.

@@ -1,7 +1,8 @@
 //! Sections that end without a commit: nothing of them is left, neither in the kernel nor with us.
 
 use crate::calls::{ABORT, Child, File, START};
-use crate::{CACHES, mounted};
+use crate::mounted;
+use crate::support::caches;
 use rustix::fs::{OFlags, SeekFrom, seek};
 use std::os::fd::AsRawFd;
 
@@ -47,7 +48,7 @@ fn aborted_bytes_are_gone() {
             std::mem::forget(f);
         }),
     ];
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; OLD]).sync();
         let reader = File::open(&s.path("f"), OFlags::RDONLY);
@@ -83,7 +84,7 @@ fn aborted_bytes_are_gone() {
 /// that inherited a copy and closes it ends nobody else's section.
 #[test]
 fn processes_end() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; OLD]).sync();
         // Lower descriptors than those of the children, which inherit them.

@@ -1,7 +1,8 @@
 //! Programs that are killed with a section open, while another waits for their lock.
 
 use crate::calls::{COMMIT, Child, File, Map, START, lock};
-use crate::{CACHES, mounted};
+use crate::mounted;
+use crate::support::caches;
 use rustix::fs::OFlags;
 use std::io::Read;
 use std::time::Duration;
@@ -29,7 +30,7 @@ struct Rounds(u64, u64);
 impl Rounds {
     fn each(&self) -> u64 {
         let all = if std::env::var_os("SIFTFS_LONG").is_some() { self.1 } else { self.0 };
-        all / (CACHES.len() * READERS.len()) as u64
+        all / (caches().len() * READERS.len()) as u64
     }
 }
 
@@ -128,7 +129,7 @@ fn killed(cache: &str, kind: Reader, commits: bool, rounds: u64) {
 }
 
 fn killed_with_all(commits: bool, rounds: &Rounds) {
-    for cache in CACHES {
+    for cache in caches() {
         for kind in READERS {
             killed(cache, kind, commits, rounds.each());
             println!("{cache}, {kind:?}: {} kills", rounds.each());

@@ -2,8 +2,9 @@
 //! storage or in the daemon.
 
 use crate::calls::{Child, File, START};
+use crate::mounted;
+use crate::support::caches;
 use crate::support::{Setup, siftfs};
-use crate::{CACHES, mounted};
 use rustix::fs::OFlags;
 use serde_json::Value;
 use std::io::Read;
@@ -58,7 +59,7 @@ fn section(path: &std::ffi::CStr, pages: &[u8], tell: i32) -> i32 {
 /// wrote is found in the volume's file.
 #[test]
 fn a_killed_sections_bytes_are_nowhere() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("f"), &[1; 3 * 4096]).sync();
         siftfs(&["checkpoint", s.dir()]).ok();

@@ -2,8 +2,9 @@
 //! nobody else is disturbed.
 
 use crate::calls::{ABORT, COMMIT, File, START};
+use crate::mounted;
+use crate::support::caches;
 use crate::support::{Setup, run, siftfs};
-use crate::{CACHES, mounted};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, rename, unlink};
 use siftfs_proto::Level;
 use siftfs_proto::ioctl::{Entry, Publish, Source};
@@ -25,7 +26,7 @@ fn undisturbed(s: &Setup, cache: &str) {
 /// another name is the same file, and is committed.
 #[test]
 fn names_change_meanwhile() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         for (change, void) in [("unlink", true), ("replace", true), ("rename", false)] {
             let case = &format!("{cache}, {change}");
@@ -69,7 +70,7 @@ fn names_change_meanwhile() {
 /// the same section is.
 #[test]
 fn a_full_disk() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let old = vec![1; 8 * 4096];
         let f = File::create(&s.path("f"), &old);
@@ -143,7 +144,7 @@ fn a_32_bit_program() {
 /// bytes or the new ones, and the mount goes on.
 #[test]
 fn buffers_that_change_meanwhile() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         File::create(&s.path("p"), b"content").sync();
         let dir = File::open(&s.path(""), OFlags::RDONLY | OFlags::DIRECTORY);

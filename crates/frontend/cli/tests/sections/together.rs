@@ -1,8 +1,9 @@
 //! Sections of several files of a mount that are committed together, by the client's guards.
 
 use crate::calls::{Child, File};
+use crate::mounted;
 use crate::support::Setup;
-use crate::{CACHES, mounted};
+use crate::support::caches;
 use rustix::fs::OFlags;
 use siftfs_client::{Level, Section, commit_all, raw, stage};
 use std::io;
@@ -37,7 +38,7 @@ fn changed(byte: u8) -> [Vec<u8>; 2] {
 /// Durable on return, or with the next ticket that is; dropped or refused, they are nowhere.
 #[test]
 fn all_of_them_or_none() {
-    for cache in CACHES {
+    for cache in caches() {
         let s = mounted(cache);
         let open = files(&s);
         open.iter().for_each(File::sync);

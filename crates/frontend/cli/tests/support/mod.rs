@@ -230,6 +230,14 @@ pub fn patient(umount: impl Fn() -> Ran) -> Ran {
     umount()
 }
 
+/// The write caches that mounts of tests may have: one of a volume that another process serves does
+/// not keep back what is written.
+pub fn caches() -> std::iter::Copied<std::slice::Iter<'static, &'static str>> {
+    let all: &[&str] = &["writethrough", "writeback"];
+    let some = if serving::everywhere() { &all[..1] } else { all };
+    some.iter().copied()
+}
+
 /// What SIFTFS_TEST_OPTIONS says, with a comma behind it, as it stands before a mount's own
 /// options.
 pub fn first_options() -> String {

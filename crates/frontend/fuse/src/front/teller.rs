@@ -9,6 +9,7 @@
 //! * Two mounts that write to one file may each wait for the other's page: one that is locked by a
 //!   WRITE whose answer waits. Such a page holds nothing valid, before or after. So pages are not
 //!   waited for beyond a moment if a write of the same file waits here.
+//! * Pages that count no more because the server was lost keep nobody waiting.
 //! * A kernel that does not drop pages for much longer would show old bytes for ever: its
 //!   connection is ended.
 
@@ -22,8 +23,8 @@ use crate::pages::known::{Known, LATER, Stamp, TERM};
 use crate::pages::names::is_gone;
 use crate::pages::own_mount::Take;
 use crate::serve::server::{Server, knows};
-use siftfs_base::InodeNr;
-use siftfs_proto::{Credentials, Notice, Request};
+use siftfs_base::{InodeNr, errno};
+use siftfs_proto::{Attr, Credentials, FileKind, Notice, Owed, Request};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -45,6 +46,8 @@ enum Word {
     },
     /// The kernel may know all of this.
     All(Notice),
+    /// The server was lost, and answers again: the kernel may have old pages of this file.
+    Lost(Attr),
     /// What was asked for under this number is done.
     Done(u64),
     /// It could not be asked for: the mount has no place, as one that was detached while files are
@@ -55,6 +58,7 @@ enum Word {
 
 /// The way to the thread. It ends when this is dropped.
 pub(crate) struct Teller {
+    server: Weak<Server>,
     known: Arc<Known>,
     notifier: Notifier,
     words: Sender<Word>,
@@ -97,7 +101,7 @@ impl Teller {
             unknown: Vec::new(),
         };
         std::thread::Builder::new().name("siftfs-told".into()).spawn(move || desk.run(&told))?;
-        Ok(Self { known, notifier: way, words })
+        Ok(Self { server: Arc::downgrade(server), known, notifier: way, words })
     }
 
     /// May others change what the kernel knows? If not, what it is told need not run out.
@@ -110,20 +114,25 @@ impl Teller {
         let _ = self.words.send(Word::All(notice));
     }
 
-    /// Nobody tells anything any more, and every request is an error: the kernel is to ask about
-    /// these inodes, and keeps no page of them. Waits for pages that are locked by requests, whose
-    /// answers are errors.
+    /// Nobody tells anything any more, because the server is lost, or was: the kernel is to ask
+    /// about these inodes, and keeps no page of them. A page may be locked by a request that waits
+    /// for the server, so the pages are dropped later, by threads that keep nothing of a daemon
+    /// that is killed meanwhile.
     pub(super) fn lost(&self, inodes: &[InodeNr]) {
         self.known.share(true);
         for ino in inodes {
             forget(&self.notifier, *ino);
         }
-        for ino in inodes.iter().filter(|ino| self.known.has_pages(**ino).is_some()) {
-            if let Err(error) = self.notifier.drop_pages(node(*ino), 0, 0)
-                && !is_gone(&error)
-            {
-                tracing::error!(ino, %error, "the kernel may show a file as it was");
-            }
+        let has_pages = |ino: &InodeNr| self.known.has_pages(*ino).is_some();
+        let pages: Vec<InodeNr> = inodes.iter().copied().filter(has_pages).collect();
+        if pages.is_empty() {
+            return;
+        }
+        let (server, notifier) = (self.server.clone(), self.notifier.clone());
+        let words = self.words.clone();
+        let body = move || drop_when_it_answers(&server, &notifier, &words, &pages);
+        if let Err(error) = std::thread::Builder::new().name("siftfs-lost".into()).spawn(body) {
+            tracing::error!(%error, "no thread: the kernel may show files as they were");
         }
     }
 
@@ -149,6 +158,32 @@ impl Teller {
         if rest {
             // A mount that has ended shows nothing: the notice comes back, and is dropped.
             let _ = self.words.send(Word::Changed { notice, unknown });
+        }
+    }
+}
+
+/// Has the pages of some inodes dropped as soon as the server answers again. If the session is
+/// over, every request is an error: nothing waits then, and a notification drops them.
+fn drop_when_it_answers(
+    server: &Weak<Server>,
+    notifier: &Notifier,
+    words: &Sender<Word>,
+    inodes: &[InodeNr],
+) {
+    for ino in inodes {
+        let Some(server) = server.upgrade() else { return };
+        let get = Request::GetAttr { file: (*ino).into() };
+        match server.entry(&Credentials::default(), get) {
+            // A mount that has ended shows nothing.
+            Ok(attr) => drop(words.send(Word::Lost(attr))),
+            Err(error) if error == errno(libc::ESTALE) || error == errno(libc::ENOENT) => {}
+            Err(_) => {
+                if let Err(error) = notifier.drop_pages(node(*ino), 0, 0)
+                    && !is_gone(&error)
+                {
+                    tracing::error!(ino, %error, "the kernel may show a file as it was");
+                }
+            }
         }
     }
 }
@@ -206,6 +241,8 @@ enum What {
     Names(InodeNr, Instant),
     /// A file's pages, which the kernel had at that moment.
     Pages(InodeNr, Option<Stamp>),
+    /// The same, from before the server was lost.
+    Lost(InodeNr, Option<Stamp>),
 }
 
 struct Desk {
@@ -232,6 +269,7 @@ impl Desk {
             match word {
                 Ok(Word::Changed { notice, unknown }) => self.changed(notice, unknown),
                 Ok(Word::All(notice)) => self.all(notice),
+                Ok(Word::Lost(attr)) => self.lost(&attr),
                 Ok(Word::Done(number)) => self.done(number),
                 Ok(Word::NoPlace(number)) => self.notify(number),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -293,9 +331,26 @@ impl Desk {
         // What is gone shows nothing.
         let Ok(attr) = server.entry(&Credentials::default(), get) else { return };
         let number = self.wait(notice, What::Pages(ino, at.filter(|_| take != Take::Attributes)));
-        let (node, generation) = (node(ino), attr.generation);
-        let generation = if node == ROOT { 0 } else { generation };
+        self.ask_for(number, &attr, take);
+    }
+
+    fn ask_for(&self, number: u64, attr: &Attr, take: Take) {
+        let node = node(attr.ino);
+        let generation = if node == ROOT { 0 } else { attr.generation };
         self.asker.ask(Job { number, node, generation, take });
+    }
+
+    /// Has the kernel drop pages from before the server was lost.
+    fn lost(&mut self, attr: &Attr) {
+        let Some(at) = self.known.has_pages(attr.ino) else { return };
+        let mut owed = Owed::default();
+        let nobody_waits = Arc::new(Notice::new(&mut owed));
+        let number = self.wait(&nobody_waits, What::Lost(attr.ino, Some(at)));
+        let take = match attr.kind {
+            FileKind::Directory => Take::Listing,
+            _ => Take::Pages,
+        };
+        self.ask_for(number, attr, take);
     }
 
     fn wait(&mut self, notice: &Arc<Notice>, what: What) -> u64 {
@@ -307,8 +362,8 @@ impl Desk {
 
     /// Pages can only be taken back by a notification. It waits for pages, so it has a thread.
     fn notify(&mut self, number: u64) {
-        let Some(Waiting { what: What::Pages(ino, Some(_)), .. }) = self.waiting.get(&number)
-        else {
+        let waiting = self.waiting.get(&number).map(|waiting| &waiting.what);
+        let Some(What::Pages(ino, Some(_)) | What::Lost(ino, Some(_))) = waiting else {
             return self.done(number);
         };
         let (notifier, words, ino) = (self.notifier.clone(), self.words.clone(), *ino);
@@ -327,8 +382,8 @@ impl Desk {
     }
 
     fn done(&mut self, number: u64) {
-        if let Some(Waiting { what: What::Pages(ino, Some(at)), .. }) = self.waiting.remove(&number)
-        {
+        let what = self.waiting.remove(&number).map(|waiting| waiting.what);
+        if let Some(What::Pages(ino, Some(at)) | What::Lost(ino, Some(at))) = what {
             self.known.dropped(ino, at);
         }
     }
@@ -360,6 +415,7 @@ impl Desk {
                 }
                 waits
             }
+            What::Lost(..) => true,
         });
         if let Some(ino) = silent {
             self.abort(ino);

@@ -7,6 +7,7 @@ use super::{Shared, Using, kept};
 use crate::client::slots::{Noted, Said};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Proven, ToServer};
+use siftfs_proto::compound::{Access, Compounded, Step, Value};
 use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,6 +49,10 @@ impl Shared {
             let ((result, noted), owed) = said?;
             match result {
                 Err(Error::Link(_)) if using.client.lost().is_some() => {
+                    // The connection's thread says so a moment later. Until then this connection
+                    // would be taken for one that came back, and knows nothing of the call.
+                    let lost = using.client.lost();
+                    lost.iter().for_each(|why| self.lost(using.connection, why));
                     if kind == Kind::GivesBack {
                         return Ok((Reply::Done, Owed::default()));
                     }
@@ -140,7 +145,7 @@ impl Shared {
             Reply::Entry(attr) => self.opens.is_not_gone(attr.ino),
             Reply::Created { attr, handle } => {
                 self.opens.is_not_gone(attr.ino);
-                let how = How::File(siftfs_proto::compound::Access::Both);
+                let how = How::File(Access::Both);
                 let proven = proven(attr.ino, attr.generation, how);
                 *handle = self.opens.opened((attr.ino, how), *handle, proven);
             }
@@ -151,6 +156,7 @@ impl Shared {
                     *handle = self.opens.opened((ino, how), *handle, proven);
                 }
             }
+            Reply::Compounded(Compounded::Done { values, .. }) => self.opened_by(&req, values),
             Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
             Reply::Section(section) => section.0 = self.sections.add(section.0, using.connection),
             _ => {}
@@ -195,6 +201,20 @@ impl Shared {
         let referred = named.filter_map(|ino| self.looked_up.known(ino)?.proven());
         let writes = file.and_then(|ino| self.opens.proves_writing(ino));
         referred.chain(writes).collect()
+    }
+
+    /// What the steps of a compound have opened is known by the client's own numbers.
+    fn opened_by(&self, req: &Request, values: &mut [Value]) {
+        let Request::Compound(compound) = req else { return };
+        for (step, value) in compound.steps.iter().zip(values) {
+            if let Value::File { ino, handle: Some(handle) } = value {
+                let access = match step {
+                    Step::Open { access, .. } => *access,
+                    _ => Access::Both,
+                };
+                *handle = self.opens.opened((*ino, How::File(access)), *handle, None);
+            }
+        }
     }
 
     /// What a request gives back is given back here. Must the server know now? A program that ends
@@ -310,7 +330,7 @@ fn file_of(req: &Request) -> Option<Target> {
 }
 
 /// A change that was made twice finds that it is there.
-fn was_done(req: &Request, error: &Error) -> bool {
+pub(super) fn was_done(req: &Request, error: &Error) -> bool {
     let is = |number| *error == errno(number);
     match req {
         Request::RemoveXattr { .. } => is(libc::ENODATA),

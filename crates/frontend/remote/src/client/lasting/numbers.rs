@@ -23,6 +23,11 @@ impl Numbers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// None yet; the first one comes after `first`, so that those of another client are not known.
+    pub fn after(first: u64) -> Self {
+        Self(Mutex::new(State { next: first, ..State::default() }))
+    }
+
     /// A server has given one. The client's own number of it.
     pub fn add(&self, server: u64, connection: u64) -> u64 {
         let mut state = self.lock();

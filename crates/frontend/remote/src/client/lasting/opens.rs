@@ -168,11 +168,18 @@ impl Opens {
         }
     }
 
-    /// Were changes of the file lost that nobody was told of by this handle?
+    /// Were changes of the file lost that nobody was told of by this handle? A kernel's sync names
+    /// the inode: it is told once for all handles.
     pub fn take_failed(&self, file: Target) -> bool {
         let mut state = self.lock();
         match file {
-            Target::Inode(ino) => state.failed.remove(&ino),
+            Target::Inode(ino) => {
+                let mut failed = state.failed.remove(&ino);
+                for open in state.open.values_mut().filter(|open| open.ino == ino) {
+                    failed |= std::mem::take(&mut open.failed);
+                }
+                failed
+            }
             Target::Open(own) => match state.open.get_mut(&own) {
                 Some(open) => std::mem::take(&mut open.failed),
                 None => false,

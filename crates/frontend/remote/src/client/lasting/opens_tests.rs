@@ -60,6 +60,11 @@ fn lost_changes_are_told() {
     opens.lose(13);
     let later = opens.opened((13, How::File(Access::Read)), Handle(6), None);
     assert!(opens.take_failed(later.into()));
+    // A kernel names the inode, also while it has the file open.
+    opens.lose(13);
+    let by_number = Target::Inode(13);
+    assert!(opens.take_failed(by_number) && !opens.take_failed(by_number));
+    assert!(!opens.take_failed(later.into()));
 }
 
 #[test]

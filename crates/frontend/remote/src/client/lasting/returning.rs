@@ -220,6 +220,8 @@ impl Shared {
                 self.kept.repeated(at, client.terms.instance, said);
             }
             (Ok(_), None) => self.kept.drop(at),
+            // It was durable, though nobody had said so.
+            (Err(error), _) if call::was_done(&request, &error) => self.kept.drop(at),
             // The file was removed since, and that is there; or the file is lost, which its users
             // are told.
             (Err(Error::Posix(libc::ESTALE)), _) if file.is_some() && inode.is_some() => {

@@ -1,6 +1,8 @@
 //! One thread of the load: generated operations, carried out on the mount and on a model of the
 //! thread's own, whose oracle notes what was acknowledged and judges what a recovery brought back.
 
+mod doubt;
+
 use crate::calls::{Handles, Place, Prepared, Promise, Refused, SHARED, SHARED_NAME};
 use crate::signals::{Signals, is_gone};
 use crate::ways::How;
@@ -58,6 +60,10 @@ pub struct Worker {
     story: Vec<String>,
     /// Any write may be a read as well, for the access time ([`Load::writeback`]).
     writes_read: bool,
+    /// The volume is a server's, which may die.
+    served: bool,
+    /// The server's life when the worker last looked.
+    server: u64,
     /// Files with bytes that such a kernel may have kept back since their last fsync. A synchronous
     /// write has it send the bytes of that write alone, as on ext4.
     held: BTreeSet<InodeNr>,
@@ -74,6 +80,13 @@ pub struct Load {
     pub synchronous: u64,
     /// The kernel keeps written pages back, and reads a page that it changes in part.
     pub writeback: bool,
+    /// The volume is a server's, which may die.
+    pub served: bool,
+    /// Files are made without a name.
+    pub nameless: bool,
+    /// All that is answered is found afterwards, durable or not: the mount's daemon dies, and the
+    /// server lives, which has it in memory.
+    pub keeps_answered: bool,
 }
 
 /// Does it make an inode?
@@ -127,6 +140,8 @@ impl Worker {
             cred,
             story: Vec::new(),
             writes_read: false,
+            served: false,
+            server: 0,
             held: BTreeSet::new(),
         })
     }
@@ -185,9 +200,18 @@ impl Worker {
         signals: &Signals,
     ) -> Result<bool, String> {
         self.writes_read = load.writeback;
+        self.served = load.served;
+        if load.keeps_answered {
+            self.all_is_kept();
+        }
+        self.leave_nameless(signals);
         let mut op = generator.next(self.oracle.model());
         if let Some(handle) = self.handles.first().filter(|_| self.handles.len() > OPEN_MAX) {
             op.action = Action::Call(self.cred.clone(), Request::Release { handle });
+        }
+        let unwanted = |r: &Request| matches!(r, Request::TmpFile { .. }) && !load.nameless;
+        if op.request().is_some_and(unwanted) {
+            return Ok(true);
         }
         if op.request().is_some_and(makes) && self.oracle.model().nodes().count() >= FULL {
             return Ok(true);
@@ -203,7 +227,7 @@ impl Worker {
             true if rng.chance(50) => Promise::All,
             true => Promise::Data,
         };
-        prepared.how = if direct { How::direct(rng) } else { How::draw(rng, promise) };
+        prepared.how = if direct { How::direct(rng) } else { How::draw(rng, promise, load.served) };
         if rng.chance(20)
             && let Err(Refused::Command(why)) = prepared.stranger()
         {
@@ -251,7 +275,7 @@ impl Worker {
     ) -> Result<bool, String> {
         let request = &prepared.request;
         let op = Op { id, action: Action::Call(self.cred.clone(), request.clone()) };
-        let shown = if promise == Promise::None {
+        let shown = if promise == Promise::None && prepared.how == How::Call {
             format!("{op:?}")
         } else {
             format!("{op:?} {promise:?} {:?}", prepared.how)
@@ -265,8 +289,16 @@ impl Worker {
             }
             _ => None,
         };
+        let doubt = self.doubt(prepared, signals);
         let want = self.begin(&op, prepared.how);
         let found = prepared.run(&self.place, &mut self.handles, promise);
+        if let (Some(doubt), Err(refused)) = (doubt, &found) {
+            let settled = self.settle(doubt, refused, signals);
+            let settled = settled.map_err(|e| format!("{shown}: {refused:?}: {e}"))?;
+            if let Some(goes_on) = settled {
+                return Ok(goes_on);
+            }
+        }
         if signals.is_dying() && (cut_off(&want, &found) || lost_pages(prepared.how, &found)) {
             self.story.push("  under way when the host died".into());
             return Ok(false);
@@ -286,6 +318,13 @@ impl Worker {
         }
         self.forget(&op, &want);
         Ok(true)
+    }
+
+    /// All that was answered is durable, or as good as that.
+    pub fn all_is_kept(&mut self) {
+        let op = Op { id: 0, action: Action::Call(self.cred.clone(), Request::SyncAll) };
+        let _outcome = self.oracle.begin(&op);
+        self.oracle.returned(&op);
     }
 
     /// Tells the oracle what begins: a write in the parts in which it may reach the mount.
@@ -513,5 +552,5 @@ fn as_reply(found: Result<Reply, Refused>) -> Result<Reply, Error> {
 }
 
 #[cfg(test)]
-#[path = "worker_tests.rs"]
+#[path = "mod_tests.rs"]
 mod tests;

@@ -1,6 +1,8 @@
 //! A volume with its host and its device process, and the commands that start and end them.
 
-use crate::keys::Keys;
+mod served;
+
+use crate::keys::{Keys, listed};
 use crate::plan::{Geometry, Mount, Placement};
 use crate::process::{LOOK, Process, Watch};
 use crate::summary::Summary;
@@ -43,7 +45,10 @@ pub struct Stage<'a> {
     /// The kernel's rings are switched on for a host that mounts.
     rings: Option<Offer>,
     device: Option<Process>,
+    /// What has the volume, if the host is a mount of a served one.
+    server: Option<Process>,
     tcp: Option<String>,
+    served_tcp: Option<String>,
     keys: Keys,
     started: u64,
 }
@@ -52,9 +57,10 @@ impl<'a> Stage<'a> {
     /// No volume yet.
     pub fn new(place: &'a Place, siftfs: &Path) -> Result<Self> {
         let (dir, kernel) = (place.mount_point("mount")?, place.mount_point("kernel")?);
+        let home = place.mount_point("home")?;
         std::fs::create_dir_all(place.path("logs")).map_err(failed("logs"))?;
         connection::prepare()?;
-        let watch = Watch::start(&[&dir], STUCK);
+        let watch = Watch::start(&[&dir, &home], STUCK);
         Ok(Self {
             place,
             siftfs: siftfs.into(),
@@ -65,7 +71,9 @@ impl<'a> Stage<'a> {
             host: None,
             rings: None,
             device: None,
+            server: None,
             tcp: None,
+            served_tcp: None,
             keys: Keys::at(place),
             started: 0,
         })
@@ -146,7 +154,6 @@ impl<'a> Stage<'a> {
         }
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let address = format!("tcp:{}", free.map_err(failed("a port on loopback"))?);
-        self.keys.make()?;
         Ok(self.tcp.insert(address).clone())
     }
 
@@ -157,7 +164,7 @@ impl<'a> Stage<'a> {
         command.arg("device").arg(self.volume()).args(["--listen", &address, "--json"]);
         command.args(&mount.device).stdout(Stdio::piped());
         if mount.placement == Placement::Tcp {
-            command.args(self.keys.of_the_device());
+            command.args(self.keys.of_the_device()?);
         }
         self.with_log(&mut command);
         let mut device = Process::start("the device process", &mut command, &log, &self.watch)?;
@@ -209,7 +216,8 @@ impl<'a> Stage<'a> {
     /// Fails if a process that should live has ended.
     pub fn look(&mut self) -> Result<()> {
         self.place.go_on()?;
-        for process in [&mut self.host, &mut self.device].into_iter().flatten() {
+        let all = [&mut self.host, &mut self.server, &mut self.device];
+        for process in all.into_iter().flatten() {
             if let Some(status) = process.ended()? {
                 return Err(Failed(format!("{} ended by itself: {status}", process.name)));
             }
@@ -217,30 +225,48 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Starts a host, and a device process if the mount needs one and there is none.
+    /// Starts a host, and a device process if the mount needs one and there is none. A host that is
+    /// a mount of a served volume finds its server, which is started before.
     pub fn start_host(&mut self, mount: &Mount) -> Result<()> {
+        if let Some(served) = &mount.served {
+            if !self.has_server() {
+                self.start_server(mount)?;
+            }
+            let address = self.served_at(served)?;
+            let mut command = self.host_of(Path::new(&address), mount)?;
+            if served.tcp {
+                command.args(["-o", &listed(&self.keys.of_the_client()?)]);
+            }
+            return self.spawn_host(command);
+        }
         if mount.has_device() && !self.has_device() {
             self.start_device(mount)?;
         }
-        let log = self.said("host");
-        let mut command = Command::new(&self.siftfs);
-        let options = std::env::var("SIFTFS_TEST_OPTIONS").unwrap_or_default();
-        command
-            .args(["mount", "-o", &options])
-            .arg(self.volume())
-            .arg(&self.dir)
-            .arg("--foreground");
-        command.args(["-o", &self.offered(mount)?]).stdout(Stdio::null());
+        let mut command = self.host_of(&self.volume(), mount)?;
         if mount.has_device() {
             command.args(["--service", &self.address(mount.placement)?]);
         }
         if mount.placement == Placement::Tcp {
-            command.args(["-o", &self.keys.of_the_mount()?]);
+            command.args(["-o", &listed(&self.keys.of_the_host(false)?)]);
         }
         if let Some(seconds) = mount.fallback {
             command.arg(format!("--service-fallback={seconds}"));
         }
         self.with_log(&mut command);
+        self.spawn_host(command)
+    }
+
+    /// `siftfs mount` of the volume at `what`.
+    fn host_of(&mut self, what: &Path, mount: &Mount) -> Result<Command> {
+        let mut command = Command::new(&self.siftfs);
+        let options = std::env::var("SIFTFS_TEST_OPTIONS").unwrap_or_default();
+        command.args(["mount", "-o", &options]).arg(what).arg(&self.dir).arg("--foreground");
+        command.args(["-o", &self.offered(mount)?]).stdout(Stdio::null());
+        Ok(command)
+    }
+
+    fn spawn_host(&mut self, mut command: Command) -> Result<()> {
+        let log = self.said("host");
         self.host = Some(Process::start("the host", &mut command, &log, &self.watch)?);
         Ok(())
     }
@@ -302,8 +328,14 @@ impl<'a> Stage<'a> {
         Process::start("siftfs umount", &mut command, &log, &self.watch)
     }
 
+    /// Waits until an unmount has ended well, and the host with it; then the server ends in order.
+    pub fn finish_unmount(&mut self, command: Process) -> Result<()> {
+        self.finish_unmount_alone(command)?;
+        self.end_server(Signal::TERM)
+    }
+
     /// Waits until an unmount has ended well, and the host with it.
-    pub fn finish_unmount(&mut self, mut command: Process) -> Result<()> {
+    fn finish_unmount_alone(&mut self, mut command: Process) -> Result<()> {
         let status = command.wait(LIMIT)?;
         if !status.success() {
             let said = tail_of_newest(&self.place.path("logs"), "umount");
@@ -408,7 +440,8 @@ impl<'a> Stage<'a> {
                 return Err(Failed(format!("{}: {line}", path.display())));
             }
         }
-        let living = [&self.host, &self.device].map(|p| p.as_ref().map(|p| p.stderr.clone()));
+        let all = [&self.host, &self.server, &self.device];
+        let living = all.map(|p| p.as_ref().map(|p| p.stderr.clone()));
         for path in logs_in(&dir).into_iter().filter(|p| !living.contains(&Some(p.clone()))) {
             std::fs::remove_file(&path).map_err(failed(path.display()))?;
         }
@@ -420,6 +453,8 @@ impl<'a> Stage<'a> {
         let _killed = self.kill_host();
         self.detach();
         while unmount(&self.kernel, UnmountFlags::DETACH).is_ok() {}
+        self.server = None;
+        self.leave_home();
         self.device = None;
     }
 }

@@ -64,7 +64,15 @@ fn calls_do_what_the_model_says() {
     for seed in 0..12 {
         let mut bench = Bench::new();
         let profile = Profile { background: 0, reads: 12, ..Profile::crash() };
-        let load = Load { seed, profile, synchronous: 20, writeback: false };
+        let load = Load {
+            seed,
+            profile,
+            synchronous: 20,
+            writeback: false,
+            served: false,
+            nameless: true,
+            keeps_answered: false,
+        };
         bench.worker.steps(400, &load).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let tree = walk(&bench.worker.place).expect("walk");
         assert_eq!(bench.worker.differences(&tree), Vec::<String>::new(), "seed {seed}");
@@ -86,7 +94,15 @@ fn a_full_worker_makes_no_more_inodes() {
     let tree = walk(&bench.worker.place).expect("walk");
     let mut worker = Worker::adopt(bench.worker.place.clone(), &tree, umask()).expect("adopt");
     let profile = Profile { background: 0, ..Profile::crash() };
-    let load = Load { seed: 5, profile, synchronous: 0, writeback: false };
+    let load = Load {
+        seed: 5,
+        profile,
+        synchronous: 0,
+        writeback: false,
+        served: false,
+        nameless: true,
+        keeps_answered: false,
+    };
     let (mut most, mut generator) = (0, Generator::new(load.seed, load.profile.clone()));
     let (signals, mut rng) = (Signals::default(), Rng::new(1));
     for _ in 0..1500 {

@@ -1,8 +1,11 @@
 //! One round: load, deaths, and the judgement of what they left.
 
+mod served;
+
 use crate::calls::Place;
 use crate::damage;
 use crate::ledger::Ledger;
+use crate::plan::served::Served;
 use crate::plan::{End, Geometry, Incident, Mount, Plan, Programs, WORKERS, When};
 use crate::process::LOOK;
 use crate::programs::{self, PROGRAMS, Program, Start};
@@ -32,6 +35,8 @@ enum Left {
     Plain,
     /// The host died.
     Dirty,
+    /// The mount of a served volume died, and its server has all that it answered.
+    AtServer,
 }
 
 /// The volume from round to round.
@@ -70,6 +75,7 @@ impl<'a> Run<'a> {
         match left {
             Left::Dirty => self.after_death(plan, mount)?,
             Left::Plain => self.after_unmount(mount)?,
+            Left::AtServer => self.after_client(plan, mount)?,
         }
         if next.is_none() {
             let command = self.stage.start_unmount()?;
@@ -92,6 +98,10 @@ impl<'a> Run<'a> {
         let drawn = |o: &&str| modes.iter().any(|mode| o.starts_with(mode));
         for option in plan.mount.options.split(',').filter(drawn) {
             *s.modes.entry(option.into()).or_default() += 1;
+        }
+        if let Some(Served { by, tcp, .. }) = &plan.mount.served {
+            let way = if *tcp { "tcp" } else { "unix" };
+            *s.served.entry(format!("{by:?} by {way}")).or_default() += 1;
         }
         *s.ends.entry(plan.end.name()).or_default() += 1;
         for (_, incident) in &plan.incidents {
@@ -131,7 +141,19 @@ impl<'a> Run<'a> {
                 let seed = mix(plan.seed ^ (worker.place.worker as u64 + 1));
                 let (profile, synchronous) = (plan.profile.clone(), plan.synchronous);
                 let writeback = plan.mount.writes_back();
-                let (load, signals) = (Load { seed, profile, synchronous, writeback }, &signals);
+                let keeps_answered = plan.end.keeps_answered();
+                let served = plan.mount.served.is_some();
+                let nameless = plan.mount.served.as_ref().is_none_or(|served| served.nameless);
+                let load = Load {
+                    seed,
+                    profile,
+                    synchronous,
+                    writeback,
+                    served,
+                    nameless,
+                    keeps_answered,
+                };
+                let signals = &signals;
                 scope.spawn(move || worker.run(&load, signals));
             }
             if plan.sections {
@@ -161,6 +183,7 @@ impl<'a> Run<'a> {
             counts.program_kills += std::mem::take(&mut program.killed);
         }
         counts.acknowledged += signals.acknowledged.load(Ordering::SeqCst);
+        counts.uncertain += signals.uncertain.load(Ordering::SeqCst);
         if let Some(why) = signals.failure() {
             return Err(Failed(why));
         }
@@ -201,6 +224,7 @@ impl<'a> Run<'a> {
                 stage.finish_unmount(command)?;
                 Ok(Left::Plain)
             }
+            End::Served(finish) => self.end_served(finish),
             _ => Ok(Left::Dirty),
         }
     }
@@ -250,6 +274,8 @@ impl<'a> Run<'a> {
                 Some(_) => return Ok(()),
                 None => command.kill(LIMIT)?,
             };
+        } else if next.served.is_some() {
+            stage.killed_server(next, pause, ms % 3)?;
         } else {
             stage.start_host(next)?;
             sleep(pause);
@@ -381,6 +407,7 @@ fn events(stage: &mut Stage<'_>, plan: &Plan, signals: &Signals) -> Result<()> {
     };
     match plan.end {
         End::Unmount | End::HostInUnmount(_) | End::DeviceInUnmount(_) => Ok(()),
+        End::Served(finish) => served::finish(stage, finish, signals),
         End::Host => kill_host(stage),
         End::HostThenDevice(ms) => {
             kill_host(stage)?;
@@ -428,6 +455,7 @@ fn happen(stage: &mut Stage<'_>, plan: &Plan, incident: Incident, signals: &Sign
             wait(stage, ms)?;
             kill(stage)?;
         }
+        Incident::Server(death) => return served::happen(stage, mount, death, signals),
     }
     stage.start_device(mount)
 }
@@ -458,7 +486,7 @@ fn goes_on(stage: &mut Stage<'_>, signals: &Signals) -> Result<()> {
         check(stage, signals)?;
         if start.elapsed() > LIMIT {
             return Err(Failed(format!(
-                "the load does not go on within {LIMIT:?} after a device process took over"
+                "the load does not go on within {LIMIT:?} after a process took over"
             )));
         }
         sleep(LOOK);

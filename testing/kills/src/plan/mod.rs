@@ -1,5 +1,8 @@
 //! What happens in a round: everything that is decided, drawn from its seed alone.
 
+pub mod served;
+
+use served::{Death, Finish, Served};
 use siftfs_model::{Profile, Rng, mix};
 use std::fmt;
 use std::time::Duration;
@@ -48,6 +51,8 @@ pub struct Mount {
     pub device: Vec<String>,
     /// Options of the mount.
     pub options: String,
+    /// The volume is another process's, which serves it; placement and device process are its.
+    pub served: Option<Served>,
 }
 
 /// When something happens: after this many calls, or so much time, whichever comes first.
@@ -72,6 +77,8 @@ pub enum Incident {
     Stop(u64),
     /// SIGKILL, and no device process is there for this many milliseconds.
     Away(u64),
+    /// Something becomes of the server.
+    Server(Death),
 }
 
 /// How the round ends.
@@ -91,6 +98,8 @@ pub enum End {
     HostInUnmount(u64),
     /// SIGKILL of the device process then: the unmount goes on.
     DeviceInUnmount(u64),
+    /// Of a round whose volume is served.
+    Served(Finish),
 }
 
 /// How a volume whose host died is brought back.
@@ -149,8 +158,9 @@ const ENDS: [&str; 7] = [
     "host-in-unmount",
     "device-in-unmount",
 ];
-/// Mounts with private logs, whose programs have the library loaded, and mounts without.
-const LOGS: [&str; 2] = ["accel", "plain"];
+/// Mounts with private logs, whose programs have the library loaded; mounts without; and mounts of
+/// a volume that a server has.
+const KINDS: [&str; 3] = ["accel", "plain", "served"];
 const INCIDENTS: [&str; 5] = ["kill", "twice", "term", "stop", "away"];
 
 /// Which placements, incidents, ends and kinds of mounts may be drawn. Of a class of which none is
@@ -166,11 +176,18 @@ impl Only {
     pub fn parse(text: &str) -> Result<Self, String> {
         let words = text.split(',').filter(|w| !w.is_empty()).map(str::to_string);
         let words: Vec<String> = words.collect();
-        let known: Vec<&str> = [&PLACEMENTS[..], &INCIDENTS, &ENDS, &LOGS].concat();
+        let own = [&PLACEMENTS[..], &INCIDENTS, &ENDS, &KINDS];
+        let theirs = [&served::INCIDENTS[..], &served::NAMED, &served::ENDS];
+        let known = [own.concat(), theirs.concat()].concat();
         match words.iter().find(|w| !known.contains(&w.as_str())) {
             Some(word) => Err(format!("{word}: not one of {}", known.join(", "))),
             None => Ok(Self(words)),
         }
+    }
+
+    /// Is it asked for by name?
+    fn names(&self, word: &str) -> bool {
+        self.0.iter().any(|o| o == word)
     }
 
     /// The words of `class` that may be drawn.
@@ -257,15 +274,20 @@ impl Mount {
                 options.push(flag.into());
             }
         }
-        Self { placement, fallback, device, options: options.join(",") }
+        Self { placement, fallback, device, options: options.join(","), served: None }
     }
 
-    /// The mount of the round with this seed. Whether it has private logs is drawn apart.
+    /// The mount of the round with this seed. Of which kind it is, is drawn apart.
     fn of(seed: u64, rng: &mut Rng, only: &Only) -> (Self, Option<Programs>) {
         let mut mount = Self::draw(rng, only);
         let mut rng = Rng::new(mix(seed ^ 0x6c6f_6773));
-        if draw(&mut rng, &only.of(&LOGS)) == "plain" {
-            return (mount, None);
+        match draw(&mut rng, &only.of(&KINDS)) {
+            "plain" => return (mount, None),
+            "served" => {
+                mount.served = Some(Served::draw(&mut rng, &mut mount, only));
+                return (mount, None);
+            }
+            _ => {}
         }
         // They exclude each other.
         mount.options = mount.options.replace("=writeback", "=writethrough");
@@ -288,9 +310,16 @@ impl Mount {
 }
 
 impl Incident {
-    fn draw(rng: &mut Rng, only: &Only) -> Self {
+    fn draw(rng: &mut Rng, only: &Only, mount: &Mount) -> Self {
+        let mut words = if mount.has_device() { only.of(&INCIDENTS) } else { Vec::new() };
+        if mount.served.is_some() {
+            words.extend(Death::words(only, mount.has_device()));
+        }
         let ms = skewed(rng, 400);
-        match draw(rng, &only.of(&INCIDENTS)) {
+        match draw(rng, &words) {
+            word if served::INCIDENTS.contains(&word) || served::NAMED.contains(&word) => {
+                Self::Server(Death::draw(rng, word))
+            }
             "twice" => Self::Twice(skewed(rng, 120)),
             "term" => Self::Term(ms),
             "stop" => Self::Stop(ms),
@@ -310,12 +339,16 @@ impl Incident {
             Self::Term(_) => "term",
             Self::Stop(_) => "stop",
             Self::Away(_) => "away",
+            Self::Server(death) => death.name(),
         }
     }
 }
 
 impl End {
     fn draw(rng: &mut Rng, only: &Only, mount: &Mount) -> Self {
+        if mount.served.is_some() {
+            return Finish::draw(rng, only).map_or(Self::Unmount, Self::Served);
+        }
         let needs_device = |w: &&str| w.contains("device") || *w == "takeover";
         let mut words = only.of(&ENDS);
         if !mount.has_device() {
@@ -343,7 +376,15 @@ impl End {
             Self::Takeover(_) => "takeover",
             Self::HostInUnmount(_) => "host-in-unmount",
             Self::DeviceInUnmount(_) => "device-in-unmount",
+            Self::Served(finish) => finish.name(),
         }
+    }
+}
+
+impl End {
+    /// What was answered is there afterwards, durable or not.
+    pub fn keeps_answered(self) -> bool {
+        matches!(self, Self::Served(finish) if finish.keeps_answered())
     }
 }
 
@@ -365,9 +406,10 @@ impl Plan {
         let seed = mix(mix(seed).wrapping_add(round));
         let mut rng = Rng::new(seed);
         let (mount, programs) = Mount::of(seed, &mut rng, only);
-        let incidents = if mount.has_device() { rng.below(4) } else { 0 };
+        let others_die = mount.has_device() || mount.served.is_some();
+        let incidents = if others_die { rng.below(4) } else { 0 };
         let incidents = (0..incidents)
-            .map(|_| (When::draw(&mut rng), Incident::draw(&mut rng, only)))
+            .map(|_| (When::draw(&mut rng), Incident::draw(&mut rng, only, &mount)))
             .collect();
         let killed = draw(&mut rng, &[0, 0, 1, 3]);
         let killed = (0..killed).map(|_| skewed(&mut rng, 150)).collect();
@@ -426,6 +468,9 @@ impl fmt::Display for Plan {
         if let Some(programs) = &self.programs {
             write!(f, " {programs:?}")?;
         }
+        if let Some(served) = &m.served {
+            write!(f, " {served:?}")?;
+        }
         write!(f, " device {} -o {}", m.device.join(" "), m.options)?;
         for (when, incident) in &self.incidents {
             write!(f, "; {incident:?} at {} calls or {} ms", when.calls, when.ms)?;
@@ -438,5 +483,5 @@ impl fmt::Display for Plan {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
+#[path = "mod_tests.rs"]
 mod tests;
