@@ -47,7 +47,7 @@ variants!(FileProtocol: Back { 1 => New {}, 2 => Same {}, 3 => Again {}, 4 => Cl
 
 variants!(FileProtocol: Change {
     1 => Once { place, number },
-    2 => Absolute {},
+    2 => Absolute { place, number },
     4 => Reclaim {},
 } tuple {
     3 => Kept(it),

@@ -86,7 +86,7 @@ pub(super) fn returning(it: &mut Intruder) -> io::Result<()> {
         let changes = [
             Change::Kept(kept),
             Change::Reclaim,
-            Change::Absolute,
+            Change::Absolute { place: kept.place, number: kept.number },
             Change::Once { place: kept.place, number: kept.number },
         ];
         let request = match it.rng.below(3) {

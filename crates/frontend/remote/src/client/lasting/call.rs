@@ -27,11 +27,12 @@ impl Shared {
         let kind = Kind::of(&req);
         make_final(&mut req);
         let place = match kind {
-            Kind::Once | Kind::Appends => Some(self.places.take()),
+            Kind::Once | Kind::Appends | Kind::Absolute => Some(self.places.take()),
             _ => None,
         };
         let change = change_of(kind, place.as_ref());
         let mut before: Option<u64> = None;
+        let mut sent = 0;
         loop {
             if kind == Kind::GivesBack && !self.give_back(cred, &req) {
                 return Ok((Reply::Done, Owed::default()));
@@ -41,10 +42,12 @@ impl Shared {
             }
             let using = self.using()?;
             if let Some(instance) = before
-                && let Next::Fail(error) = self.may_repeat(&using, instance, (kind, cred), &mut req)
+                && let Next::Fail(error) =
+                    self.may_repeat(&using, (instance, sent), (kind, cred), &mut req)
             {
                 return Err(error);
             }
+            sent += 1;
             let said = self.call_once(&using, cred, &req, change);
             let ((result, noted), owed) = said?;
             match result {
@@ -270,13 +273,16 @@ impl Shared {
     fn may_repeat(
         &self,
         using: &Using<'_>,
-        before: u64,
+        (before, sent): (u64, u32),
         (kind, cred): (Kind, &Credentials),
         req: &mut Request,
     ) -> Next {
-        let (back, had_answers) = (using.client.terms.back, self.lock().had_answers);
+        let back = using.client.terms.back;
+        // A server that ended in order may have carried out what a connection brought before the
+        // last one.
+        let had_answers = self.lock().had_answers && sent == 1;
         let same = using.instance == before && back == Back::Same;
-        let knows = same || had_answers || back == Back::Again;
+        let knows = same || had_answers || matches!(back, Back::Again | Back::Clean);
         match kind {
             Kind::Reads | Kind::Absolute | Kind::GivesBack => {}
             Kind::Once if knows => {}
@@ -354,7 +360,9 @@ fn change_of(kind: Kind, place: Option<&Place<'_>>) -> Option<Change> {
         (Kind::Once | Kind::Appends, Some(place)) => {
             Some(Change::Once { place: place.place, number: place.number })
         }
-        (Kind::Absolute, _) => Some(Change::Absolute),
+        (Kind::Absolute, Some(place)) => {
+            Some(Change::Absolute { place: place.place, number: place.number })
+        }
         _ => None,
     }
 }

@@ -44,7 +44,8 @@ pub(in crate::server) struct Part {
     pub marks: BTreeMap<InodeNr, u64>,
     /// The volume's epoch while it served.
     pub epoch: u64,
-    /// What was recovered after its death.
+    /// What was recovered after its death; or the replies to changes of names that it had given
+    /// when it ended.
     pub found: Option<Recovered>,
     /// It ended in order: everything is durable.
     pub ended: bool,
@@ -91,6 +92,17 @@ fn head(volume: [u8; 16]) -> Record {
     record(HEAD, &[MAGIC, number(low), number(high)])
 }
 
+/// What is there of what a server has carried out.
+fn put_found(found: &Recovered, out: &mut Vec<u8>) {
+    let mut put = |kind, numbers: &[u64]| out.extend(record(kind, numbers));
+    put(CUT, &[found.ops_cut.0, found.epoch]);
+    found.ops.iter().for_each(|lsn| put(OPERATION, &[lsn.0]));
+    for ((client, slot), carried) in &found.replies {
+        let Carried { number, lsn, ino } = *carried;
+        put(REPLY, &[*client, u64::from(*slot), number, lsn.0, u64::from(ino)]);
+    }
+}
+
 impl Part {
     fn put(&self, instance: u64, out: &mut Vec<u8>) {
         let mut put = |kind, numbers: &[u64]| out.extend(record(kind, numbers));
@@ -98,15 +110,11 @@ impl Part {
         self.clients.iter().for_each(|client| put(CLIENT, &[*client]));
         put(DURABLE, &[self.durable]);
         self.marks.iter().for_each(|(ino, order)| put(MARK, &[u64::from(*ino), *order]));
-        if self.ended {
-            put(ENDED, &[]);
+        if let Some(found) = &self.found {
+            put_found(found, out);
         }
-        let Some(found) = &self.found else { return };
-        put(CUT, &[found.ops_cut.0, found.epoch]);
-        found.ops.iter().for_each(|lsn| put(OPERATION, &[lsn.0]));
-        for ((client, slot), carried) in &found.replies {
-            let Carried { number, lsn, ino } = *carried;
-            put(REPLY, &[*client, u64::from(*slot), number, lsn.0, u64::from(ino)]);
+        if self.ended {
+            out.extend(record(ENDED, &[]));
         }
     }
 
@@ -216,9 +224,12 @@ impl Book {
         self.add(&record(MARK, &[u64::from(ino), order]))
     }
 
-    /// The server ends, and everything is durable.
-    pub fn ended(&mut self) -> Result<()> {
-        self.add(&record(ENDED, &[]))
+    /// The server ends, and everything is durable. Clients may not have got these replies.
+    pub fn ended(&mut self, replies: &Recovered) -> Result<()> {
+        let mut records = Vec::new();
+        put_found(replies, &mut records);
+        records.extend(record(ENDED, &[]));
+        self.add(&records)
     }
 
     /// Nobody needs it any more.
@@ -237,9 +248,9 @@ impl Book {
         Ok(())
     }
 
-    fn add(&mut self, record: &Record) -> Result<()> {
-        let done = self.file.write_all(record).and_then(|()| self.file.sync_data());
-        self.length += RECORD as u64;
+    fn add(&mut self, records: &[u8]) -> Result<()> {
+        let done = self.file.write_all(records).and_then(|()| self.file.sync_data());
+        self.length += records.len() as u64;
         done.map_err(|error| failed(&self.path, &error))
     }
 }

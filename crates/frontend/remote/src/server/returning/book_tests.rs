@@ -35,8 +35,11 @@ fn a_book_is_read_as_it_was_written() {
     let own =
         Part { clients: [6].into(), durable: 11, marks: [(12, 14)].into(), ..Part::default() };
     assert_eq!(Book::read(&path, VOLUME), [(1, part()), (2, own.clone())]);
-    book.ended().unwrap();
-    let ended = Part { ended: true, ..own };
+    let carried = Carried { number: 6, lsn: Lsn(70), ino: 14 };
+    let mut replies = Recovered { epoch: own.epoch, ..Recovered::default() };
+    replies.note(3, 5, carried);
+    book.ended(&replies).unwrap();
+    let ended = Part { ended: true, found: Some(replies), ..own };
     assert_eq!(Book::read(&path, VOLUME), [(1, part()), (2, ended)]);
     assert_eq!(Book::read(&path, [1; 16]), [], "another volume's");
     book.rewrite(&[(3, part())]).unwrap();

@@ -1,10 +1,10 @@
 //! One client that comes back, as its server knows it.
 
 use crate::server::outbox::Outbox;
-use siftfs_base::{InodeNr, Result};
+use siftfs_base::{InodeNr, Lsn, Result};
 use siftfs_calls::{Done, SLOTS};
 use siftfs_keys::Fingerprint;
-use siftfs_proto::{FileService, Owed, Reply};
+use siftfs_proto::{Carried, FileService, Owed, Reply};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,6 +202,20 @@ impl Client {
         {
             known.answer = Some((Box::new(result.clone()), done, owed));
         }
+    }
+
+    /// The changes of names that were carried out last, one per place.
+    pub fn carried(&self) -> impl Iterator<Item = (u32, Carried)> {
+        self.places.iter().filter_map(|(place, known)| {
+            let (result, done, _) = known.answer.as_ref()?;
+            let ino = match &**result {
+                Ok(Reply::Entry(attr) | Reply::Created { attr, .. }) => attr.ino,
+                Ok(_) => 0,
+                Err(_) => return None,
+            };
+            let carried = Carried { number: known.number, lsn: Lsn(done.lsn), ino };
+            (done.lsn != 0).then_some((*place, carried))
+        })
     }
 
     /// It keeps a change.

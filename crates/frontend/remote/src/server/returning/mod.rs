@@ -277,13 +277,14 @@ impl Clients {
             }
             (Some(connection), Some(Change::Reclaim)) => self.reclaim(connection, over),
             (None, Some(_)) => Verdict::Refused(errno(libc::EINVAL)),
-            (Some(connection), Some(Change::Once { place, number })) => {
-                match self.wait_open(&over) {
-                    true => self.once(connection, (*place, *number, *number), over),
-                    false => Verdict::Over,
-                }
-            }
-            (_, Some(Change::Absolute) | None) => match self.wait_open(&over) {
+            (
+                Some(connection),
+                Some(Change::Once { place, number } | Change::Absolute { place, number }),
+            ) => match self.wait_open(&over) {
+                true => self.once(connection, (*place, *number, *number), over),
+                false => Verdict::Over,
+            },
+            (_, None) => match self.wait_open(&over) {
                 true => Verdict::Run,
                 false => Verdict::Over,
             },
@@ -439,10 +440,12 @@ impl Clients {
         // Also for a connection that was lost meanwhile: its client asks again.
         let Some(client) = state.clients.get_mut(&connection.client) else { return };
         match change {
-            Change::Once { place, number } | Change::Kept(Kept { place, number, .. }) => {
+            Change::Once { place, number }
+            | Change::Absolute { place, number }
+            | Change::Kept(Kept { place, number, .. }) => {
                 client.end((*place, *number), (result, owed), done);
             }
-            Change::Absolute | Change::Reclaim => {}
+            Change::Reclaim => {}
         }
         if done.order != 0 {
             client.keeps(file, done.order);
@@ -454,7 +457,10 @@ impl Clients {
     /// changed anything.
     pub fn not_carried_out(&self, connection: Option<Connection>, change: Option<&Change>) {
         let (Some(connection), Some(change)) = (connection, change) else { return };
-        if let Change::Once { place, number } | Change::Kept(Kept { place, number, .. }) = change {
+        if let Change::Once { place, number }
+        | Change::Absolute { place, number }
+        | Change::Kept(Kept { place, number, .. }) = change
+        {
             if let Some(client) = self.lock().clients.get_mut(&connection.client) {
                 client.take_back(*place, *number);
             }
@@ -524,7 +530,10 @@ impl Clients {
         match state.book.take() {
             // Nobody comes back.
             Some(book) if state.clients.is_empty() && state.expected.is_empty() => book.remove(),
-            Some(mut book) => book.ended(),
+            Some(mut book) => {
+                let replies = state.replies(self.epoch);
+                book.ended(&replies)
+            }
             None => Ok(()),
         }
     }

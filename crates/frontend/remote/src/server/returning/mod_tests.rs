@@ -61,6 +61,10 @@ fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
     Change::Kept(Kept { instance, order, lsn, inode, place, number, tried: 0 })
 }
 
+fn absolute() -> Change {
+    Change::Absolute { place: 7, number: 1 }
+}
+
 fn admit(clients: &Clients, connection: Connection, change: Change) -> Verdict {
     clients.admit(Some(connection), (Some(&change), Some(12)), || false)
 }
@@ -248,10 +252,10 @@ fn a_sync_without_its_answer_leaves_changes_kept() {
     let (_, one) = arrive(&first, 1, 0);
     let (_, other) = arrive(&first, 2, 0);
     let done = |order| Done { order, ..Done::default() };
-    first.done(one, &Change::Absolute, (Some(12), done(1)), (&Ok(Reply::Done), Owed::default()));
+    first.done(one, &absolute(), (Some(12), done(1)), (&Ok(Reply::Done), Owed::default()));
     first.synced(Some(1), 12, 1).unwrap();
     assert!(!first.wants_durable(), "it is durable");
-    first.done(other, &Change::Absolute, (Some(12), done(2)), (&Ok(Reply::Done), Owed::default()));
+    first.done(other, &absolute(), (Some(12), done(2)), (&Ok(Reply::Done), Owed::default()));
     first.synced(Some(2), 12, 2).unwrap();
     let second = server(&path, 5, found(4));
     let (_, one) = arrive(&second, 1, first.instance);
@@ -274,7 +278,7 @@ fn what_is_there_is_not_repeated() {
     let (_, one) = arrive(&first, 1, 0);
     let (_, other) = arrive(&first, 2, 0);
     let done = |order| Done { order, ..Done::default() };
-    first.done(one, &Change::Absolute, (Some(12), done(3)), (&Ok(Reply::Done), Owed::default()));
+    first.done(one, &absolute(), (Some(12), done(3)), (&Ok(Reply::Done), Owed::default()));
     first.all_durable(2).unwrap();
     // The other's sync covers what this one keeps.
     first.synced(Some(2), 12, 4).unwrap();
@@ -313,9 +317,14 @@ fn what_is_there_is_not_repeated() {
 /// connection's thread is at it.
 #[test]
 fn a_repeated_call_is_carried_out_once() {
+    carried_out_once(|number| Change::Once { place: 3, number });
+    carried_out_once(|number| Change::Absolute { place: 3, number });
+}
+
+fn carried_out_once(of: impl Fn(u64) -> Change) {
     let clients = Arc::new(Clients::new(VOLUME, Before::default()).unwrap());
     let (_, old) = arrive(&clients, 1, 0);
-    let change = Change::Once { place: 3, number: 5 };
+    let change = of(5);
     assert!(runs(&admit(&clients, old, change)));
     assert!(clients.leaves(old, Arc::new(Nothing), Leaving::Lost).is_empty());
     let (_, new) = arrive(&clients, 1, clients.instance);
@@ -334,10 +343,9 @@ fn a_repeated_call_is_carried_out_once() {
     assert!(!owed.is_settled(), "the answer that is given again waits, too");
     drop(notice);
     assert!(owed.is_settled());
-    let earlier = Change::Once { place: 3, number: 4 };
-    assert!(matches!(admit(&clients, new, earlier), Verdict::Refused(_)));
+    assert!(matches!(admit(&clients, new, of(4)), Verdict::Refused(_)));
     assert!(matches!(admit(&clients, old, change), Verdict::Over), "an older connection");
-    assert!(runs(&admit(&clients, new, Change::Once { place: 3, number: 6 })));
+    assert!(runs(&admit(&clients, new, of(6))));
 }
 
 /// What an older connection brought is carried out, or is not, before a later one changes anything:
@@ -347,7 +355,7 @@ fn an_older_connection_is_quiet_before_a_later_one_changes_anything() {
     let clients = Arc::new(Clients::new(VOLUME, Before::default()).unwrap());
     let (_, old) = arrive(&clients, 1, 0);
     let (_, new) = arrive(&clients, 1, clients.instance);
-    for change in [Change::Absolute, Change::Reclaim] {
+    for change in [absolute(), Change::Reclaim] {
         let first = Arc::new(AtomicBool::new(false));
         let over = first.clone();
         let verdict = clients
@@ -357,7 +365,7 @@ fn an_older_connection_is_quiet_before_a_later_one_changes_anything() {
     }
     assert!(runs(&clients.admit(Some(new), (None, None), || false)), "what only reads");
     leave(&clients, old, Leaving::Lost);
-    assert!(runs(&admit(&clients, new, Change::Absolute)));
+    assert!(runs(&admit(&clients, new, absolute())));
     assert!(runs(&admit(&clients, new, Change::Reclaim)));
 }
 
@@ -391,6 +399,38 @@ fn a_lost_connection_keeps_its_session() {
     assert_eq!(leave(&clients, sixth, Leaving::Lost), 0);
     let (_, seventh) = arrive(&clients, 1, clients.instance);
     assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");
+}
+
+/// A change of names that a server carried out before it ended in order, and whose answer the client
+/// may not have got, is there at the next one. A write is made again, and what failed is tried again.
+#[test]
+fn replies_outlive_a_server_that_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    let (_, one) = arrive(&first, 1, 0);
+    let once = |number| Change::Once { place: 3, number };
+    let (made, failed) = (once(8), Change::Once { place: 4, number: 1 });
+    let done = |order, lsn| Done { order, lsn, at: None };
+    let owed = Owed::default;
+    for (change, said, result) in [
+        (made, done(1, 60), Ok(Reply::Done)),
+        (failed, done(0, 0), Err(errno(libc::EEXIST))),
+        (absolute(), done(2, 0), Ok(Reply::Done)),
+    ] {
+        assert!(runs(&admit(&first, one, change)));
+        first.done(one, &change, (None, said), (&result, owed()));
+    }
+    leave(&first, one, Leaving::Ended);
+    first.ended().unwrap();
+    let second = server(&path, 5, None);
+    let (back, one) = arrive(&second, 1, first.instance);
+    assert_eq!(back, Back::Clean);
+    assert!(second.returned(one).is_empty());
+    assert!(matches!(admit(&second, one, made), Verdict::There(0)));
+    assert!(runs(&admit(&second, one, failed)));
+    assert!(runs(&admit(&second, one, absolute())));
+    assert!(runs(&admit(&second, one, once(9))));
 }
 
 /// A server without a book, and a session that keeps nothing, have nothing to wait for.

@@ -6,6 +6,7 @@ use super::{Connection, GRACE};
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_calls::Kept;
 use siftfs_keys::Fingerprint;
+use siftfs_proto::Recovered;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,15 @@ impl State {
         let own =
             client.connection.as_ref().is_some_and(|(number, _)| *number == connection.number);
         own.then_some(client)
+    }
+
+    /// The replies of changes of names that clients may not have got.
+    pub fn replies(&self, epoch: u64) -> Recovered {
+        let mut replies = Recovered { epoch, ..Recovered::default() };
+        for (id, client) in &self.clients {
+            client.carried().for_each(|(place, carried)| replies.note(*id, place, carried));
+        }
+        replies
     }
 
     /// May a change at this place of the order be repeated: has nobody an older one?
