@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 const LINES: usize = 200;
 
 /// A server, and two mounts of its volume: what is done at one is seen at the other. The daemon of
-/// one is killed, and the other goes on; then the server is killed: the other mount waits until it has
-/// recovered, and everything is there, synced or not.
+/// one is killed, and the other goes on; then the server is killed: the other mount waits until it
+/// has recovered, and everything is there, synced or not.
 pub fn demonstrate(place: &Place) -> Result<()> {
     let volume = Volume::make(place, "served", "256M")?;
     let address = format!("unix:{}", place.path("served.sock").display());

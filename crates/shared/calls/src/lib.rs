@@ -119,8 +119,8 @@ pub enum Change {
         /// The number in it.
         number: u64,
     },
-    /// A change that may be made twice, such as a write at an offset, if nobody has changed the same
-    /// in between: by the server that has carried it out it is not, but by one after that.
+    /// A change that may be made twice, such as a write at an offset, if nobody has changed the
+    /// same in between: by the server that has carried it out it is not, but by one after that.
     Absolute {
         /// The client's place for it.
         place: u32,

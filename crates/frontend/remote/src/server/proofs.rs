@@ -142,8 +142,8 @@ impl Prover {
         proofs.iter().filter(is_it).any(|shown| self.holds(shown))
     }
 
-    /// The codes for what an answer grants: of each reference in the order of the reply, and then of
-    /// what was opened.
+    /// The codes for what an answer grants: of each reference in the order of the reply, and then
+    /// of what was opened.
     pub fn of(&self, request: &Request, reply: &Reply) -> Vec<Proof> {
         let opened = |ino, grant| {
             let attr = self.power.attr(ino).ok();

@@ -64,7 +64,8 @@ fn seals() -> Arc<Seals> {
     Arc::new(Seals::new().unwrap())
 }
 
-/// Each answer that grants something says so by as many codes as the client counts.
+/// Each answer that grants something says so: by a code for each reference, and one for what is
+/// open.
 #[test]
 fn what_an_answer_grants_is_proven() {
     let prover = prover(&Arc::default(), &seals(), &line("role=client"));

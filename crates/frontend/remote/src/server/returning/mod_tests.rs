@@ -401,8 +401,9 @@ fn a_lost_connection_keeps_its_session() {
     assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");
 }
 
-/// A change of names that a server carried out before it ended in order, and whose answer the client
-/// may not have got, is there at the next one. A write is made again, and what failed is tried again.
+/// A change of names that a server carried out before it ended in order, and whose answer the
+/// client may not have got, is there at the next one. A write is made again, and what failed is
+/// tried again.
 #[test]
 fn replies_outlive_a_server_that_ends() {
     let dir = tempfile::tempdir().unwrap();
