@@ -3,11 +3,12 @@
 use crate::support::Setup;
 use crate::support::serving::Server;
 use crate::{Mount, Served, siftfs};
-use rustix::fs::{FlockOperation, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -57,6 +58,32 @@ fn a_mount_goes_on_after_its_server_was_killed() {
     assert!(first == expected, "{} bytes", first.len());
     assert_eq!(std::fs::read(fresh.path("third")).unwrap(), b"never synced");
     fresh.umount();
+    served.end();
+}
+
+/// A file that was made without a name and synced is there under the name that it got, although the
+/// server dies before anything else is durable.
+#[test]
+fn a_file_that_got_its_name_late_is_there() {
+    let mut served = Served::start();
+    let mount = served.mount("m", "");
+    let file = rustix::fs::open(
+        mount.dir(),
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::from(0o644),
+    );
+    let file = File::from(file.unwrap());
+    file.write_all_at(b"synced", 0).unwrap();
+    file.sync_all().unwrap();
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let follow = AtFlags::SYMLINK_FOLLOW;
+    rustix::fs::linkat(CWD, own, CWD, mount.path("named"), follow).unwrap();
+    file.write_all_at(b", and not", 6).unwrap();
+    let again = served.restart_after(Signal::KILL, PAUSE);
+    assert_eq!(std::fs::read(mount.path("named")).unwrap(), b"synced, and not");
+    served.server = Some(again.join().unwrap());
+    drop(file);
+    mount.umount();
     served.end();
 }
 

@@ -65,11 +65,25 @@ impl Shared {
                     return Ok((Reply::Done, owed));
                 }
                 result => {
+                    let links = matches!(req, Request::Link { .. });
                     let reply = self.answered(&using, (cred, req), (result, noted))?;
-                    return Ok((reply, owed));
+                    drop(using);
+                    return match &reply {
+                        Reply::Entry(attr) if links && attr.nlink == 1 => {
+                            self.name_is_durable(cred, attr.ino).map(|()| (reply, owed))
+                        }
+                        _ => Ok((reply, owed)),
+                    };
                 }
             }
         }
+    }
+
+    /// Makes the first name of a file durable that had none. What was synced of it goes with its
+    /// last reference, and so with a server that dies, unless it has a name by then.
+    fn name_is_durable(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
+        let sync = Request::Fsync { file: ino.into(), datasync: false };
+        self.call(cred, sync).map(drop)
     }
 
     /// One attempt, by a connection.
