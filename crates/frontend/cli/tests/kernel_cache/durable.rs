@@ -203,6 +203,11 @@ fn age_takes_what_the_kernel_holds() {
     s.umount();
 }
 
+#[track_caller]
+fn no_space(result: std::io::Result<()>) -> bool {
+    result.expect_err("there is no room").raw_os_error() == Some(libc::ENOSPC)
+}
+
 /// Nothing is reserved at write(2): a full disk is fsync's and close's to report, and that of a
 /// later write(2); what did not fit is not there. A rename of such a file is refused, and the old
 /// one stays.
@@ -210,7 +215,6 @@ fn age_takes_what_the_kernel_holds() {
 fn a_full_disk_is_reported_by_fsync_close_a_later_write_and_a_rename() {
     keep_descriptors();
     let s = writeback();
-    let no_space = |r: std::io::Result<()>| r.unwrap_err().raw_os_error() == Some(libc::ENOSPC);
     fs::write(s.path("old"), b"what was there").unwrap();
     let piece = vec![7; 1 << 20];
     // Before the disk is full: not even a name may find room then.
