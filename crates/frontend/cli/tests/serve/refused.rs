@@ -42,7 +42,7 @@ impl Logged {
     }
 }
 
-/// Seen to fail, with 600 lines, when each connection is logged.
+/// Those that are turned away for one reason are a line now and then, which counts them.
 #[test]
 fn many_that_are_turned_away_are_few_lines() {
     let setup = Setup::of_size("64M");
