@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// How long others wait for clients that do not come back, and for one that stands still while it
 /// comes back: what waited is carried out and answered within five seconds.
-const GRACE: Duration = Duration::from_millis(4_500);
+const GRACE: Duration = Duration::from_secs(4);
 /// How long a client is waited for at least whose connection is lost while it comes back; for
 /// another grace time all together.
 const ANEW: Duration = Duration::from_secs(2);
