@@ -79,10 +79,10 @@ impl Served {
         volume.siftfs(&["mount", &self.address, arg(&volume.dir)?]).map(drop)
     }
 
-    /// SIGKILL; returns when another one serves.
+    /// Kills the server's process; returns when another process serves.
     ///
     /// # Errors
-    /// There is none, or no other one came.
+    /// No process serves, or no other process came in time.
     pub fn kill(&mut self) -> Result<()> {
         let pid = self.pid().ok_or_else(|| Failed("there is no server".into()))?;
         kill_process(pid, Signal::KILL).map_err(|e| Failed(format!("server: {e}")))?;

@@ -40,7 +40,7 @@ pub struct Ground {
     /// What nobody may receive.
     pub needle: Arc<Needle>,
     text: String,
-    /// The owner, who has the canaries open.
+    /// The owner's session, in which the canaries are open.
     owner: Option<Arc<Volume>>,
     held: Vec<siftfs::File>,
     canaries: Seen,

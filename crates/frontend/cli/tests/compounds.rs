@@ -367,9 +367,10 @@ fn nothing_stays_open() {
     for round in 0..4 {
         let f = File::create(&s.path("big"), b"");
         let begun = Instant::now();
-        // What was closed just now is closed for the process that has the volume a moment later.
+        // A served volume is another process: what was closed is closed there a moment later.
+        let patience = Duration::from_secs(if support::serving::everywhere() { 5 } else { 0 });
         while let Err(e) = fallocate(&f.0, FallocateFlags::empty(), 0, 130 << 20) {
-            assert!(begun.elapsed() < Duration::from_secs(5), "round {round}: {e}");
+            assert!(begun.elapsed() < patience, "round {round}: {e}");
             support::siftfs(&["checkpoint", s.dir()]).ok();
         }
         let mut steps = Compound::on(&dir.0);

@@ -140,7 +140,7 @@ pub struct Kept {
     pub instance: u64,
     /// Its place in the order of all changes of that server.
     pub order: u64,
-    /// LSN of its name operation; 0 if it is none.
+    /// LSN of its name operation; 0 for a change that is no name operation.
     pub lsn: u64,
     /// The inode that it made, or whose bytes or attributes it changed, and its generation.
     pub inode: Option<(InodeNr, u32)>,
@@ -187,7 +187,7 @@ pub struct Done {
     /// Its place in the order of all changes of this server, from 1 on; 0 if the change was there
     /// already.
     pub order: u64,
-    /// LSN of its name operation; 0 if it is none.
+    /// LSN of its name operation; 0 for a change that is no name operation.
     pub lsn: u64,
     /// Of an append: where the bytes are.
     pub at: Option<u64>,

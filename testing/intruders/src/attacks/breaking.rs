@@ -9,7 +9,8 @@ use siftfs_proto::Request;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Slots used twice, again, out of order, and such as there are none; messages at a wrong time.
+/// The client uses slots twice, again and out of order, and slots that do not exist; it sends
+/// messages at a wrong time.
 pub(super) fn slots(it: &mut Intruder) -> io::Result<()> {
     let mut wire = it.session(false)?;
     let request = Request::StatFs;

@@ -225,8 +225,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Starts a host, and a device process if the mount needs one and there is none. A host that is
-    /// a mount of a served volume finds its server, which is started before.
+    /// Starts a host, and a device process if the mount needs one and none runs. A host that is a
+    /// mount of a served volume finds its server, which is started before.
     pub fn start_host(&mut self, mount: &Mount) -> Result<()> {
         if let Some(served) = &mount.served {
             if !self.has_server() {

@@ -28,7 +28,7 @@ pub struct Kept {
     pub instance: u8,
     /// That server's order.
     pub order: u8,
-    /// LSN of a change of names; 0 if it is none.
+    /// LSN of a change of names; 0 for a write.
     pub lsn: u8,
     /// The server at which it was repeated without an answer, and its number there.
     pub tried: Option<(u8, u8)>,
@@ -165,7 +165,7 @@ pub struct NameOp {
 /// The newest change of names of a slot, as the Runtime notes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// Its number in the slot; 0: there is none.
+    /// The change's number in the slot; 0 for a slot without a change of names.
     pub number: u8,
     /// The file.
     pub file: usize,
@@ -252,7 +252,7 @@ pub enum Up {
     Serving,
     /// It has ended in order, and said so.
     Ended,
-    /// There is none.
+    /// No process of the server exists.
     Down,
     /// The volume is recovered.
     Recovered,

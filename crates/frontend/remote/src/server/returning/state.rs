@@ -1,4 +1,4 @@
-//! What a server knows of all clients that come back, and who is waited for.
+//! What a server knows of all clients that come back, and for which of them other calls wait.
 
 use super::book::{Book, Part};
 use super::client::{Client, Progress};
