@@ -89,11 +89,11 @@ impl Lockstep<'_> {
 
     fn same_value(&mut self, step: &Step, ours: &Value, theirs: &Value) -> Result<(), String> {
         match (step, ours, theirs) {
-            (_, Value::File { ino, handle }, Value::File { ino: their_ino, handle: their }) => {
-                if handle.is_some() != their.is_some() {
-                    return Err(differs("handle", handle, their));
+            (_, Value::File { ino, open, .. }, Value::File { ino: their_ino, open: their, .. }) => {
+                if open.map(|(_, access)| access) != their.map(|(_, access)| access) {
+                    return Err(differs("handle", open, their));
                 }
-                if let (Some(handle), Some(their)) = (handle, their) {
+                if let (Some((handle, _)), Some((their, _))) = (open, their) {
                     self.handles.insert(handle.0, *their);
                 }
                 if self.model.node(*ino).is_none() {

@@ -111,8 +111,8 @@ impl<'a> Run<'a> {
             Held::Number(value, width) => Value::Number { value: *value, width: *width },
             Held::Bytes(bytes) => Value::Bytes(bytes.clone()),
             Held::File(ino, how) => {
-                let open = |(handle, _)| Handle(handle);
-                Value::File { ino: *ino, handle: how.open().map(open) }
+                let open = how.open().map(|(handle, access)| (Handle(handle), access));
+                Value::File { ino: *ino, generation: 0, open }
             }
         });
         let names: BTreeSet<_> = self.fx.names.iter().cloned().collect();

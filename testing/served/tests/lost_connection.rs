@@ -4,10 +4,10 @@
 use siftfs_base::{InodeNr, Result, SystemClock};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
-use siftfs_proto::compound::Access;
+use siftfs_proto::compound::{Access, Compound, Compounded, Step, Value, Wanted};
 use siftfs_proto::{
-    Cache, Credentials, FileService, Handle, LockAsk, LockKind, LockPlace, LockRange, LockWait,
-    Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
+    Cache, Credentials, FileService, Handle, Level, LockAsk, LockKind, LockPlace, LockRange,
+    LockWait, Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
 };
 use siftfs_remote::{Claim, FileProtocol, Lasting, Patience};
 use siftfs_served::{Setup, Way};
@@ -103,6 +103,16 @@ impl Mount {
         self.ask(Request::open(ino, Access::Both)).unwrap().opened().unwrap()
     }
 
+    /// Opens a file by a compound: the client does not refer to it otherwise.
+    fn open_only(&self, name: &str, access: Access) -> Handle {
+        let steps = vec![Step::Open { path: name.into(), access, truncate: false }];
+        let (level, rights, wanted) = (Level::Visible, caller().rights.unwrap(), Wanted::All);
+        let compound = Compound { base: ROOT_INO, steps, level, rights: *rights, wanted };
+        let done = self.ask(Request::Compound(Box::new(compound))).unwrap().compounded().unwrap();
+        let Compounded::Done { values, .. } = done else { panic!("{done:?}") };
+        values.iter().find_map(Value::handle).expect("it stays open")
+    }
+
     fn unlink(&self, name: &str) -> Result<Reply> {
         self.ask(Request::Unlink { parent: ROOT_INO, name: name.into() })
     }
@@ -169,6 +179,37 @@ fn files_without_a_name_and_locks_outlive_it() {
             }
             one.ask(lock(locked, place, None)).unwrap();
             assert_eq!(waits.recv_timeout(LIMIT), Ok(Ok(Reply::Done)), "{way:?}");
+        }
+        drop((one, other));
+        volume.close().unwrap();
+    }
+}
+
+/// What a compound has opened stays open, also what its user may not open any more, and a file
+/// without a name.
+#[test]
+fn files_that_compounds_opened_outlive_it() {
+    for (way, line) in WAYS {
+        let volume = volume();
+        let setup = Setup::admitting(&volume, way, line);
+        let (one, other) = (Mount::new(&setup), Mount::new(&setup));
+        for name in ["closed", "gone"] {
+            let (ino, made) = other.create(name);
+            other.ask(Request::write(made, 0, b"as it was".to_vec())).unwrap();
+            let handle = one.open_only(name, Access::Read);
+            let set = SetAttr { perm: Some(0), ..SetAttr::default() };
+            other.ask(Request::SetAttr { file: made.into(), set, times: true }).unwrap();
+            if name == "gone" {
+                other.unlink(name).unwrap();
+                other.ask(Request::Release { handle: made }).unwrap();
+                other.ask(Request::Forget { ino, count: 1 }).unwrap();
+            }
+            for _ in 0..3 {
+                one.cut();
+                assert_eq!(one.read(handle, 20), b"as it was", "{way:?} {line} {name}");
+                let write = one.ask(Request::write(handle, 0, vec![1]));
+                assert_eq!(write, Err(siftfs_base::errno(libc::EBADF)), "{way:?} {line}");
+            }
         }
         drop((one, other));
         volume.close().unwrap();

@@ -152,10 +152,10 @@ impl Volume {
         match value {
             Value::Number { value, .. } => Got::Number(value),
             Value::Bytes(bytes) => Got::Bytes(bytes),
-            Value::File { ino, handle: Some(handle) } => {
+            Value::File { ino, open: Some((handle, _)), .. } => {
                 Got::File(File::new(self.shared.clone(), ino, handle))
             }
-            Value::File { handle: None, .. } | Value::None => Got::None,
+            Value::File { open: None, .. } | Value::None => Got::None,
         }
     }
 }

@@ -66,11 +66,11 @@ impl Tree {
         Ok(gone)
     }
 
-    /// One without a name is as good as gone, unless a session still refers to it: it is freed as
-    /// soon as nobody does.
+    /// One without a name is as good as gone, unless a session still refers to it or has it open: it
+    /// is freed as soon as no session does.
     fn is_this(&self, held: &Held) -> bool {
         let inode = &self.node(held.ino).inode;
-        let stays = inode.nlink > 0 || self.inodes.references.is_looked_up(held.ino);
+        let stays = inode.nlink > 0 || self.inodes.is_referenced(held.ino);
         inode.generation == held.generation && stays
     }
 }

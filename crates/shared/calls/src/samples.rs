@@ -266,7 +266,7 @@ pub fn replies() -> Vec<Reply> {
     let held = HeldLock { kind: LockKind::Write, range: LockRange::ALL, pid: 3 };
     let values = vec![
         Value::None,
-        Value::File { ino: 3, handle: Some(Handle(4)) },
+        Value::File { ino: 3, generation: 7, open: Some((Handle(4), Access::Both)) },
         Value::Number { value: 5, width: Width::U32 },
         Value::Bytes(vec![1, 2]),
     ];

@@ -318,12 +318,14 @@ pub struct Compound {
 pub enum Value {
     /// The step has no result.
     None,
-    /// A file, and the handle if it is still open.
+    /// A file.
     File {
         /// Its inode.
         ino: InodeNr,
-        /// The handle.
-        handle: Option<Handle>,
+        /// Its generation: no other file has had both numbers.
+        generation: u32,
+        /// The handle if it is still open, and for what it was opened.
+        open: Option<(Handle, Access)>,
     },
     /// A number.
     Number {
@@ -368,6 +370,16 @@ pub enum Compounded {
         /// Why: an errno.
         errno: i32,
     },
+}
+
+impl Value {
+    /// The handle of a file that is still open.
+    pub fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::File { open: Some((handle, _)), .. } => Some(*handle),
+            _ => None,
+        }
+    }
 }
 
 impl Compounded {

@@ -248,11 +248,7 @@ impl Server {
             Compounded::Done { values, names, files, written } => (values, names, files, written),
         };
         // The answer has a file's number; a program opens it by its name.
-        let handle = |value: &Value| match value {
-            Value::File { handle, .. } => *handle,
-            _ => None,
-        };
-        self.give_back(&values.iter().filter_map(handle).collect::<Vec<_>>());
+        self.give_back(&values.iter().filter_map(Value::handle).collect::<Vec<_>>());
         let stale = self.stale(&turn, &written, sets.then_some(&files));
         Ok((bytes, Changed { names, files, written, stale }))
     }

@@ -6,6 +6,7 @@ use super::proofs::Prover;
 use super::slots::Slots;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Done, FromServer, Proof};
+use siftfs_proto::compound::{Compounded, Value};
 use siftfs_proto::{Handle, Owed, Reply, Request};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -110,6 +111,13 @@ impl Answers {
         };
         match (request, result) {
             (_, Ok(Reply::Created { attr, handle })) => note(*handle, attr.ino),
+            (_, Ok(Reply::Compounded(Compounded::Done { values, .. }))) => {
+                for value in values {
+                    if let Value::File { ino, open: Some((handle, _)), .. } = value {
+                        note(*handle, *ino);
+                    }
+                }
+            }
             (
                 Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino },
                 Ok(Reply::Opened { handle }),

@@ -5,7 +5,7 @@
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_calls::{Grant, Proof, Proven};
 use siftfs_keys::{AuthorizedLine, Seals};
-use siftfs_proto::compound::Access;
+use siftfs_proto::compound::{Access, Compounded, Value};
 use siftfs_proto::{
     Attr, Credentials, FileService, Handle, Held, ROOT_INO, Reply, Request, Rights,
 };
@@ -143,7 +143,7 @@ impl Prover {
     }
 
     /// The codes for what an answer grants: of each reference in the order of the reply, and then
-    /// of what was opened.
+    /// of what was opened, of a compound in the order of its steps.
     pub fn of(&self, request: &Request, reply: &Reply) -> Vec<Proof> {
         let opened = |ino, grant| {
             let attr = self.power.attr(ino).ok();
@@ -168,6 +168,15 @@ impl Prover {
             }
             (Request::Open { ino, access, .. }, Reply::Opened { .. }) => {
                 opened(*ino, Grant::Open(*access))
+            }
+            (_, Reply::Compounded(Compounded::Done { values, .. })) => {
+                let prove = |value: &Value| match value {
+                    Value::File { ino, generation, open: Some((_, access)) } => {
+                        Some(self.proof(*ino, *generation, Grant::Open(*access)))
+                    }
+                    _ => None,
+                };
+                values.iter().filter_map(prove).collect()
             }
             (Request::OpenDir { ino }, Reply::Opened { .. }) => opened(*ino, Grant::Directory),
             (Request::Hold { ino }, Reply::Opened { .. }) => opened(*ino, Grant::Held),
@@ -206,15 +215,14 @@ impl Prover {
     /// # Errors
     /// `ESTALE` without a code, or if the number is another file's by now.
     fn reopen(&self, (ino, grant): (InodeNr, Grant), proofs: &[Proven]) -> Result<Reply> {
-        let attr = self.power.attr(ino)?;
-        let proven = proofs.iter().any(|shown| {
-            let generation = ino == ROOT_INO || shown.generation == attr.generation;
-            (shown.ino, shown.grant) == (ino, grant) && generation && self.holds(shown)
-        });
-        match proven {
-            true => self.power.open(ino, grant).map(|handle| Reply::Opened { handle }),
-            false => Err(errno(libc::ESTALE)),
+        let is_it = |shown: &&Proven| (shown.ino, shown.grant) == (ino, grant) && self.holds(shown);
+        let shown = proofs.iter().find(is_it).ok_or(errno(libc::ESTALE))?;
+        // What a compound has opened the client refers to by its handle alone.
+        let mut lent = Lent { prover: self, inodes: Vec::new(), handles: Vec::new() };
+        if ino != ROOT_INO && !lent.refers_to((ino, shown.generation)) {
+            return Err(errno(libc::ESTALE));
         }
+        self.power.open(ino, grant).map(|handle| Reply::Opened { handle })
     }
 
     /// Lets the client name, for one change that it repeats, what it was granted before.
@@ -222,9 +230,7 @@ impl Prover {
         let mut lent = Lent { prover: self, inodes: Vec::new(), handles: Vec::new() };
         for shown in proofs.iter().filter(|shown| self.holds(shown)) {
             let Proven { ino, generation, grant, .. } = *shown;
-            let held = Held { ino, generation, count: 1 };
-            if self.power.hold(vec![held]).is_ok_and(|gone| gone.is_empty()) {
-                lent.inodes.push(ino);
+            if lent.refers_to((ino, generation)) {
                 if let Grant::Open(_) = grant
                     && let Ok(handle) = self.power.open(ino, grant)
                 {
@@ -241,6 +247,16 @@ pub(super) struct Lent<'a> {
     prover: &'a Prover,
     inodes: Vec<InodeNr>,
     handles: Vec<Handle>,
+}
+
+impl Lent<'_> {
+    /// Counts a reference to a file, if it is there.
+    fn refers_to(&mut self, (ino, generation): (InodeNr, u32)) -> bool {
+        let held = Held { ino, generation, count: 1 };
+        let is_there = self.prover.power.hold(vec![held]).is_ok_and(|gone| gone.is_empty());
+        self.inodes.extend(is_there.then_some(ino));
+        is_there
+    }
 }
 
 impl Drop for Lent<'_> {

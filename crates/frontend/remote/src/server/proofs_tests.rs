@@ -158,8 +158,11 @@ fn only_what_is_shown_comes_back() {
     };
     let said = prover.reclaim(&open, &[opened]);
     assert_eq!(said, Some(Ok(Reply::Opened { handle: Handle(9) })));
-    let last = volume.0.lock().unwrap().last().cloned();
-    assert_eq!(last, Some(Request::open(12, Access::Both)), "nothing is cut off");
+    let asked = volume.0.lock().unwrap().split_off(1);
+    let held = Request::HoldMany { inodes: vec![Held { count: 1, ..held(12, 3) }] };
+    let forget = Request::Forget { ino: 12, count: 1 };
+    let expected = [held, Request::open(12, Access::Both), forget];
+    assert_eq!(asked, expected, "nothing is cut off, and no reference stays");
     assert_eq!(prover.reclaim(&open, &[]), stale);
     assert_eq!(prover.reclaim(&open, &[of(12, 3)]), stale);
     assert_eq!(prover.reclaim(&Request::open(12, Access::Read), &[opened]), stale);

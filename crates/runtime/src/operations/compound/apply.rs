@@ -111,11 +111,12 @@ impl Tree {
                 Outcome::Bytes(bytes) => Value::Bytes(unshared(bytes)),
                 Outcome::File(nr, how) => {
                     let ino = plan.files[nr].ino.expect("all files are there");
-                    let handle = match how {
-                        Use::Open(access) => Some(self.open(ino, plan.session, access)),
+                    let open = match how {
+                        Use::Open(access) => Some((self.open(ino, plan.session, access), access)),
                         _ => None,
                     };
-                    Value::File { ino, handle }
+                    let generation = self.node(ino).inode.generation;
+                    Value::File { ino, generation, open }
                 }
             });
         }

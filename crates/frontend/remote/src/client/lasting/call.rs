@@ -6,8 +6,8 @@ use super::places::Place;
 use super::{Shared, Using, kept};
 use crate::client::slots::{Noted, Said};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Proven, ToServer};
-use siftfs_proto::compound::{Access, Compounded, Step, Value};
+use siftfs_calls::{Back, Change, Proof, Proven, ToServer};
+use siftfs_proto::compound::{Access, Compounded, Value};
 use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -173,7 +173,7 @@ impl Shared {
                     *handle = self.opens.opened((ino, how), *handle, proven);
                 }
             }
-            Reply::Compounded(Compounded::Done { values, .. }) => self.opened_by(&req, values),
+            Reply::Compounded(Compounded::Done { values, .. }) => self.opened_by(values, &proofs),
             Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
             Reply::Section(section) => section.0 = self.sections.add(section.0, using.connection),
             _ => {}
@@ -221,15 +221,12 @@ impl Shared {
     }
 
     /// What the steps of a compound have opened is known by the client's own numbers.
-    fn opened_by(&self, req: &Request, values: &mut [Value]) {
-        let Request::Compound(compound) = req else { return };
-        for (step, value) in compound.steps.iter().zip(values) {
-            if let Value::File { ino, handle: Some(handle) } = value {
-                let access = match step {
-                    Step::Open { access, .. } => *access,
-                    _ => Access::Both,
-                };
-                *handle = self.opens.opened((*ino, How::File(access)), *handle, None);
+    fn opened_by(&self, values: &mut [Value], proofs: &[Proof]) {
+        let mut proofs = proofs.iter().copied();
+        for value in values {
+            if let Value::File { ino, generation, open: Some((handle, access)) } = value {
+                let file = (*ino, *generation, *access);
+                *handle = self.opens.opened_only(file, *handle, proofs.next());
             }
         }
     }

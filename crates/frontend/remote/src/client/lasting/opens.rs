@@ -1,7 +1,7 @@
 //! What a client has open, by numbers of its own: they outlive the server that opened it.
 
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_calls::{Grant, Proven};
+use siftfs_calls::{Grant, Proof, Proven};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Handle, LockAsk, LockPlace, LockRange, Request, Target};
 use std::collections::{HashMap, HashSet};
@@ -53,6 +53,9 @@ struct Open {
     /// Changes were lost that the next sync does not make durable.
     failed: bool,
     locks: Vec<LockAsk>,
+    /// The generation of a file to which the client does not refer, and which may be another one
+    /// when it is opened again.
+    generation: Option<u32>,
     /// What a server that checks callers said that it has granted.
     proven: Option<Proven>,
 }
@@ -63,6 +66,7 @@ pub(super) struct Opened {
     pub own: Handle,
     pub ino: InodeNr,
     pub how: How,
+    pub generation: Option<u32>,
     pub proven: Option<Proven>,
 }
 
@@ -92,11 +96,33 @@ impl Opens {
         server: Handle,
         proven: Option<Proven>,
     ) -> Handle {
+        self.add((ino, how, None), server, proven)
+    }
+
+    /// A server has opened a file to which the client does not refer.
+    pub fn opened_only(
+        &self,
+        (ino, generation, access): (InodeNr, u32, Access),
+        server: Handle,
+        proof: Option<Proof>,
+    ) -> Handle {
+        let grant = Grant::Open(access);
+        let proven = proof.map(|proof| Proven { ino, generation, grant, proof });
+        self.add((ino, How::File(access), Some(generation)), server, proven)
+    }
+
+    fn add(
+        &self,
+        (ino, how, generation): (InodeNr, How, Option<u32>),
+        server: Handle,
+        proven: Option<Proven>,
+    ) -> Handle {
         let mut state = self.lock();
         state.next += 1;
         let own = Handle(state.next);
         let failed = state.failed.remove(&ino);
-        let open = Open { ino, how, server: Ok(server), failed, locks: Vec::new(), proven };
+        let (server, locks) = (Ok(server), Vec::new());
+        let open = Open { ino, how, server, failed, locks, generation, proven };
         state.open.insert(own, open);
         own
     }
@@ -135,8 +161,9 @@ impl Opens {
     /// All that is open.
     pub fn all(&self) -> Vec<Opened> {
         let of = |(own, open): (&Handle, &Open)| {
-            let (own, Open { ino, how, proven, .. }) = (*own, open);
-            Opened { own, ino: *ino, how: *how, proven: *proven }
+            let (own, Open { ino, how, generation, proven, .. }) = (*own, open);
+            let (ino, how, generation, proven) = (*ino, *how, *generation, *proven);
+            Opened { own, ino, how, generation, proven }
         };
         self.lock().open.iter().map(of).collect()
     }

@@ -72,7 +72,7 @@ fn a_handle_outlives_its_server() {
     let opens = Opens::default();
     let own = opens.opened((12, How::Directory), Handle(5), None);
     assert_eq!(opens.server(own), Ok(Handle(5)));
-    let opened = Opened { own, ino: 12, how: How::Directory, proven: None };
+    let opened = Opened { own, ino: 12, how: How::Directory, generation: None, proven: None };
     assert_eq!(opens.all(), [opened]);
     opens.reopened(own, Ok(Handle(9)));
     assert_eq!(opens.server(own), Ok(Handle(9)));

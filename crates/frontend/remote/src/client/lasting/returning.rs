@@ -6,9 +6,9 @@ use super::places::REPEATS;
 use super::{Patience, Shared, Watcher, call, kind, waits};
 use crate::client::looked::Known;
 use crate::client::{Again, Client, Watch};
-use siftfs_base::{Error, InodeNr, Result};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Kept, Proven, Returning, ToServer};
-use siftfs_proto::{Credentials, FileService, HOLD_MOST, Held, Reply, Request, Target};
+use siftfs_proto::{Credentials, FileService, HOLD_MOST, Handle, Held, Reply, Request, Target};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -284,16 +284,12 @@ impl Shared {
     }
 
     fn reopen(&self, client: &Client) -> Result<()> {
-        for Opened { own, ino, how, proven } in self.opens.all() {
-            let opened = match self.opens.is_gone(ino) {
-                true => Err(libc::ESTALE),
-                false => {
-                    let asked = (how.request(ino), proven.into_iter().collect());
-                    let opened = ask(client, asked)?.and_then(Reply::opened);
-                    opened.map_err(|error| error.errno())
-                }
+        for open in self.opens.all() {
+            let opened = match self.opens.is_gone(open.ino) {
+                true => Err(errno(libc::ESTALE)),
+                false => open_again(client, &open)?,
             };
-            self.opens.reopened(own, opened);
+            self.opens.reopened(open.own, opened.map_err(|error| error.errno()));
         }
         Ok(())
     }
@@ -309,6 +305,26 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Opens something again.
+///
+/// # Errors
+/// The connection is lost; what else fails is inside: `ESTALE` if the number is another file's.
+fn open_again(client: &Client, open: &Opened) -> Result<Result<Handle>> {
+    let asked = (open.how.request(open.ino), open.proven.into_iter().collect());
+    let opened = ask(client, asked)?.and_then(Reply::opened);
+    // A code counts for the file of that generation alone.
+    let unproven = open.generation.filter(|_| open.proven.is_none());
+    let (Ok(handle), Some(generation)) = (&opened, unproven) else { return Ok(opened) };
+    let (handle, generation) = (*handle, generation);
+    let attr = Request::GetAttr { file: handle.into() };
+    let attr = ask(client, (attr, Vec::new()))?.and_then(Reply::attr);
+    if attr.is_ok_and(|attr| attr.generation == generation) {
+        return Ok(Ok(handle));
+    }
+    give(client, Request::Release { handle })?;
+    Ok(Err(errno(libc::ESTALE)))
 }
 
 /// Asks for something that a client had.
