@@ -167,16 +167,33 @@ impl Stream {
             Self::Socket(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
         }
     }
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Port(s) => s.read(buf),
-            Self::Socket(s) => s.read(buf),
-        }
+    fn read(&mut self, buf: &mut [u8], end: Instant) -> io::Result<usize> {
+        uninterrupted(|| {
+            self.until(end)?;
+            match self {
+                Self::Port(s) => s.read(buf),
+                Self::Socket(s) => s.read(buf),
+            }
+        })
     }
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Port(s) => s.write(buf),
-            Self::Socket(s) => s.write(buf),
+    fn write(&mut self, buf: &[u8], end: Instant) -> io::Result<usize> {
+        uninterrupted(|| {
+            self.until(end)?;
+            match self {
+                Self::Port(s) => s.write(buf),
+                Self::Socket(s) => s.write(buf),
+            }
+        })
+    }
+}
+
+/// Makes a call again that was interrupted: with a timeout the kernel does not go on by itself when
+/// the process was stopped and continues (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }
@@ -198,8 +215,7 @@ fn answer(stream: &mut Stream, source: &Source) -> io::Result<()> {
     let all = [head.as_bytes(), body.as_bytes()].concat();
     let mut sent = 0;
     while sent < all.len() {
-        stream.until(end)?;
-        match stream.write(&all[sent..])? {
+        match stream.write(&all[sent..], end)? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
             n => sent += n,
         }
@@ -212,8 +228,7 @@ fn receive(stream: &mut Stream, end: Instant) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|w| w == b"\r\n\r\n") && request.len() < MAX_REQUEST {
-        stream.until(end)?;
-        match stream.read(&mut part)? {
+        match stream.read(&mut part, end)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             n => request.extend_from_slice(&part[..n]),
         }

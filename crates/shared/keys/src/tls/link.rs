@@ -35,6 +35,22 @@ impl<'a> Deadline<'a> {
         io::Error::new(io::ErrorKind::TimedOut, format!("it took more than {within} s"))
     }
 
+    /// Makes a call until it is not interrupted: with a timeout the kernel does not go on by itself
+    /// when the process was stopped and continues (signal(7)).
+    fn within<T>(
+        &self,
+        set: impl Fn(&TcpStream, Option<Duration>) -> io::Result<()>,
+        mut call: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            set(self.stream, Some(self.left()?))?;
+            match call() {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done.map_err(|e| self.worded(e)),
+            }
+        }
+    }
+
     /// The error of a call whose timeout has run out, in words.
     fn worded(&self, e: io::Error) -> io::Error {
         match e.kind() {
@@ -46,15 +62,15 @@ impl<'a> Deadline<'a> {
 
 impl Read for Deadline<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(buf).map_err(|e| self.worded(e))
+        let mut stream = self.stream;
+        self.within(TcpStream::set_read_timeout, || stream.read(buf))
     }
 }
 
 impl Write for Deadline<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write(buf).map_err(|e| self.worded(e))
+        let mut stream = self.stream;
+        self.within(TcpStream::set_write_timeout, || stream.write(buf))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -115,3 +131,7 @@ pub(super) fn reason(e: &io::Error) -> String {
         other => format!("the handshake failed: {other}"),
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;
