@@ -11,12 +11,19 @@ use siftfs_calls::{Claim, FileProtocol, FromServer, Opening, ToServer};
 use siftfs_codec::{Encoded, Message};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
-use siftfs_proto::{Credentials, FileService, Request, Rights};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{
+    Credentials, FileService, Handle, LockAsk, LockKind, LockPlace, LockWait, Request, Rights,
+    WaitUntil,
+};
+use siftfs_remote::Client;
 use siftfs_served::{Setup, Way};
 use siftfs_transport::{CallerEnd, Received, reach};
-use std::io::Write;
-use std::os::unix::net::UnixStream;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
@@ -125,6 +132,81 @@ fn a_connection_without_a_session_is_refused() {
     others_go_on(&setup);
     assert!(setup.server.counts().refused >= 2);
     drop(setup);
+    local.close().unwrap();
+}
+
+/// Passes on what a client sends, up to some bytes from now on, and everything that it is sent.
+struct Half {
+    address: siftfs_remote::Address,
+    left: Arc<AtomicUsize>,
+    _dir: tempfile::TempDir,
+}
+
+impl Half {
+    fn before(setup: &Setup) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("half.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let siftfs_remote::Address::Unix(server) = setup.address.clone() else { panic!("unix") };
+        let left = Arc::new(AtomicUsize::new(usize::MAX / 2));
+        let may = left.clone();
+        std::thread::spawn(move || {
+            let (client, _) = listener.accept().unwrap();
+            let server = UnixStream::connect(server).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(n @ 1..) = from.read(&mut bytes) {
+                    let passes = n.min(may.load(Ordering::SeqCst));
+                    may.fetch_sub(passes, Ordering::SeqCst);
+                    if to.write_all(&bytes[..passes]).is_err() {
+                        return;
+                    }
+                }
+            });
+            let _ = std::io::copy(&mut &server, &mut &client);
+            let _ = client.shutdown(Shutdown::Both);
+        });
+        Self { address: siftfs_remote::Address::Unix(path), left, _dir: dir }
+    }
+}
+
+/// Half a frame, and then nothing at all, as long as the server has patience: what the session had
+/// is free afterwards, and nobody else waits for it before.
+#[test]
+fn half_a_frame_and_then_silence_ends_the_session() {
+    let local = volume();
+    let setup = Setup::new(&local, Way::Unix);
+    let half = Half::before(&setup);
+    let client = Client::connect(&half.address, (&setup.options, None), "", Claim::Owner, None);
+    let client = Arc::new(client.unwrap());
+    let root = Credentials::default();
+    let (parent, name) = (siftfs_proto::ROOT_INO, b"f".to_vec());
+    let create = Request::Create { parent, name: name.clone(), perm: 0o600 };
+    let (_, theirs) = client.call(&root, create).unwrap().created().unwrap();
+    let lock = |file: Handle, wait| {
+        let (place, kind) = (LockPlace::Whole, Some(LockKind::Write));
+        let ask = LockAsk { owner: 1, pid: 1, place, kind, wait };
+        Request::SetLock { file: file.into(), ask }
+    };
+    client.call(&root, lock(theirs, None)).unwrap();
+    half.left.store(30, Ordering::SeqCst);
+    let (stuck, request) = (client.clone(), Request::write(theirs, 0, vec![7; 8192]));
+    let stuck = std::thread::spawn(move || stuck.call(&Credentials::default(), request));
+    let other = setup.client(Claim::Owner).unwrap();
+    let ino = other.call(&root, Request::Lookup { parent, name }).unwrap().attr().unwrap().ino;
+    let ours = other.call(&root, Request::open(ino, Access::Both)).unwrap().opened().unwrap();
+    let again = other.call(&root, lock(ours, None));
+    assert_eq!(again, Err(siftfs_base::errno(libc::EAGAIN)), "it has its lock for its term");
+    let wait = Some(LockWait { number: 1, until: WaitUntil::File });
+    let (tell, told) = std::sync::mpsc::channel();
+    other.submit(&root, lock(ours, wait), Box::new(move |result| drop(tell.send(result))));
+    assert_eq!(told.recv_timeout(LIMIT.unwrap()), Ok(Ok(siftfs_proto::Reply::Done)));
+    assert!(matches!(stuck.join().unwrap(), Err(siftfs_base::Error::Link(_))));
+    let read = Request::Read { file: ours.into(), offset: 0, len: 8192 };
+    let there = other.call(&root, read).unwrap();
+    assert!(matches!(there, siftfs_proto::Reply::Data(data) if data.is_empty()), "half a call");
+    drop((client, other, setup));
     local.close().unwrap();
 }
 

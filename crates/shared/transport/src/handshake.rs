@@ -144,7 +144,7 @@ impl Hello {
         let (oldest, newest) = (theirs.oldest.get(), theirs.newest.get());
         let version = newest.min(self.newest.get());
         if oldest > newest || version < oldest.max(self.oldest.get()) {
-            return Err(Error::Incompatible(format!(
+            return Err(Error::Refused(format!(
                 "{peer} speaks versions {oldest} to {newest} of the {}, this program {} to {}; use \
                  the same release on both sides",
                 P::NAME,

@@ -3,7 +3,8 @@
 use crate::support::keys::Keys;
 use crate::support::serving::{Server, address_of};
 use crate::{Served, siftfs};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -54,6 +55,43 @@ fn an_address_without_a_server_is_said() {
     }
     siftfs(&["mount", served.setup.volume(), dir, "-o", "volume=x"]).fails(2, &["volume="]);
     served.end();
+}
+
+/// A server of another version: one message, with the versions that both speak.
+#[test]
+fn a_server_of_another_version_is_said() {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("later.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut hello = b"SiftLink".to_vec();
+    for number in [99u32, 99, 4, 1000] {
+        hello.extend(number.to_le_bytes());
+    }
+    for number in [0u64, 1 << 20, 0] {
+        hello.extend(number.to_le_bytes());
+    }
+    hello.extend([0; 4]);
+    hello.extend(siftfs_base::crc32c(&hello).to_le_bytes());
+    let length = hello.len();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut theirs = vec![0; length];
+        stream.read_exact(&mut theirs).unwrap();
+        stream.write_all(&hello).unwrap();
+        let mut told = Vec::new();
+        let _ = stream.read_to_end(&mut told);
+        String::from_utf8_lossy(&told).into_owned()
+    });
+    let (address, dir) = (format!("unix:{}", path.display()), tmp.path().join("mnt"));
+    std::fs::create_dir(&dir).unwrap();
+    let said = siftfs(&["mount", &address, dir.to_str().unwrap()]);
+    let said = said.fails(1, &["speaks versions 99 to 99 of the file protocol"]);
+    assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    let told = server.join().unwrap();
+    assert!(
+        told.contains("99 to 99 of the file protocol, this program"),
+        "the server, too: {told}"
+    );
 }
 
 /// What programs write would have to travel in messages.
