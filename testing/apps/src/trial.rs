@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 const VOLUME_SIZE: &str = "2G";
 /// Programs that saw the crash have so long to end by themselves.
 const GRACE: Duration = Duration::from_secs(5);
+/// An application that has acknowledged nothing in its time gets so much more: a crash before its
+/// first acknowledgement shows nothing.
+const MORE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 120 });
 /// After their kill.
 const END: Duration = Duration::from_secs(30);
 
@@ -244,11 +247,18 @@ fn work(
     end: Option<End<'_>>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
+        let before = app.acknowledged();
         let worker = scope.spawn(|| app.work(site));
         let start = Instant::now();
-        while start.elapsed() < time && !worker.is_finished() && place.go_on().is_ok() {
+        let works = || !worker.is_finished() && place.go_on().is_ok();
+        while start.elapsed() < time && works() {
             std::thread::sleep(Duration::from_millis(10));
         }
+        let nothing = || app.acknowledged() == before;
+        while start.elapsed() < time + MORE && works() && nothing() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let idle = nothing();
         let early = worker.is_finished();
         let kills = end.as_ref().is_some_and(|end| end.kill);
         let came = if early { Ok(()) } else { end.map_or(Ok(()), End::come) };
@@ -267,6 +277,7 @@ fn work(
         came?;
         match (early, kills) {
             (true, _) => result.and(Err(Failed("it ended before its time".into()))),
+            _ if idle => Err(Failed("it has acknowledged nothing".into())),
             // What it reports of the crash is its own affair; what it left is checked.
             (false, true) => Ok(()),
             (false, false) => result,

@@ -1,8 +1,18 @@
 use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a sample works.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    GivesUp,
+    AcknowledgesNothing,
+    AcknowledgesLate,
+}
 
 /// Works until told, or gives up at once.
 struct Sample {
-    gives_up: bool,
+    how: How,
+    acknowledged: AtomicU64,
 }
 
 impl App for Sample {
@@ -15,11 +25,14 @@ impl App for Sample {
     }
 
     fn work(&self, at: &Site) -> Result<()> {
-        if self.gives_up {
+        if self.how == How::GivesUp {
             return Err(Failed("no more".into()));
         }
+        std::thread::sleep(Duration::from_millis(200));
         while !at.stopped() {
             std::thread::sleep(Duration::from_millis(1));
+            let more = u64::from(self.how == How::AcknowledgesLate);
+            self.acknowledged.fetch_add(more, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -29,24 +42,31 @@ impl App for Sample {
     }
 
     fn acknowledged(&self) -> String {
-        "nothing".into()
+        self.acknowledged.load(Ordering::Relaxed).to_string()
     }
 }
 
-fn work_of(gives_up: bool) -> Result<()> {
+fn work_of(how: How) -> Result<()> {
     let parent = tempfile::tempdir().expect("temporary directory");
     let place = Place::new("siftfs-apps-test", 1 << 20, Some(parent.path()))?;
     let site = Site::kernel(parent.path(), parent.path());
-    work(&place, &Sample { gives_up }, &site, Duration::from_millis(50), None)
+    let sample = Sample { how, acknowledged: AtomicU64::new(0) };
+    work(&place, &sample, &site, Duration::from_millis(50), None)
 }
 
 #[test]
-fn who_works_to_the_end_is_well() {
-    work_of(false).expect("told to stop");
+fn work_to_the_end_is_well_also_if_it_begins_late() {
+    work_of(How::AcknowledgesLate).expect("told to stop");
+}
+
+#[test]
+fn a_trial_without_any_acknowledgement_has_failed() {
+    let Failed(message) = work_of(How::AcknowledgesNothing).expect_err("it showed nothing");
+    assert_eq!(message, "it has acknowledged nothing");
 }
 
 #[test]
 fn who_gives_up_early_fails_with_its_own_words() {
-    let Failed(message) = work_of(true).expect_err("it gave up");
+    let Failed(message) = work_of(How::GivesUp).expect_err("it gave up");
     assert_eq!(message, "no more");
 }

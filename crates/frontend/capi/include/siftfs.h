@@ -274,6 +274,11 @@ int siftfs_ftruncate(siftfs_file *file, uint64_t size);
 int siftfs_fsync(siftfs_file *file);
 int siftfs_fdatasync(siftfs_file *file);
 
+/* As flock(2): LOCK_SH, LOCK_EX or LOCK_UN, with LOCK_NB EWOULDBLOCK rather than a wait. The lock is
+ * the open file's, and ends when it is closed. It is one with those of programs on a mount of the
+ * volume, and of other sessions. */
+int siftfs_flock(siftfs_file *file, int operation);
+
 /* As the system calls of their names, with absolute paths that are not followed through symbolic
  * links: siftfs_stat is lstat(2). siftfs_rename takes directories, too; its flags: SIFTFS_REPLACE,
  * else a name that is there is EEXIST. A name is durable with the next sync of its file, or of the

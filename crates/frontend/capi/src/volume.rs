@@ -209,6 +209,27 @@ pub unsafe extern "C" fn siftfs_fdatasync(file: *const File) -> c_int {
     status(unsafe { borrowed(file) }.and_then(|file| file.sync_data().map_err(io_error)))
 }
 
+/// `siftfs_flock`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_flock(file: *const File, operation: c_int) -> c_int {
+    // SAFETY: the header asks for a file that is open.
+    let locked = unsafe { borrowed(file) }.and_then(|file| {
+        let tried = match (operation & !libc::LOCK_NB, operation & libc::LOCK_NB != 0) {
+            (libc::LOCK_EX, true) => file.try_lock(),
+            (libc::LOCK_SH, true) => file.try_lock_shared(),
+            (libc::LOCK_EX, false) => file.lock().map(|()| true),
+            (libc::LOCK_SH, false) => file.lock_shared().map(|()| true),
+            (libc::LOCK_UN, _) => file.unlock().map(|()| true),
+            _ => return Err(refuse(libc::EINVAL)),
+        };
+        match tried.map_err(io_error)? {
+            true => Ok(()),
+            false => Err(refuse(libc::EWOULDBLOCK)),
+        }
+    });
+    status(locked)
+}
+
 /// `siftfs_volume_publish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siftfs_volume_publish(

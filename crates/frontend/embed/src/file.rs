@@ -39,6 +39,10 @@ impl File {
         self.open.closed.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn call(&self, request: Request) -> Result<Reply> {
+        self.open.shared.call(request)
+    }
+
     /// Inode number.
     pub fn ino(&self) -> InodeNr {
         self.open.ino

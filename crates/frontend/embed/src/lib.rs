@@ -33,6 +33,7 @@
 
 mod compound;
 mod file;
+mod lock;
 mod publish;
 mod section;
 mod ticket;
