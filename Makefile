@@ -122,7 +122,7 @@ integrations:
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi
 	$(INTEGRATIONS) test
 
-# LevelDB's puts and gets by compounds and by single calls. BENCH="--rounds 3 --json".
+# LevelDB's puts and gets by compounds and by single calls, on a served volume. BENCH="--rounds 3 --json", "--in-process".
 bench-integrations:
 	scripts/install-deps.sh integrations
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi

@@ -10,7 +10,9 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 PATH="$PATH:/usr/sbin:/sbin"
 
-# Runs the words behind the name with a new volume in $volume. (The shell looks at no command by
+# Runs the words behind the name with a new volume in $volume, which is reached at $at. Where they
+# set $holds to a directory and a name, that must be there afterwards: it was our library that the
+# program had. (The shell looks at no command by
 # itself in what stands before `||`: functions that are called so say where they end.)
 part() {
     name=$1
@@ -19,12 +21,32 @@ part() {
     volume=$work/volume
     rm -f "$volume"
     "$siftfs" mkfs "$volume" --size 512M >"$work/mkfs.out"
+    at=$volume
+    holds=
     "$@" || { echo "FAILED: $name" >&2; exit 1; }
     e2fsck -fn "$volume" >"$work/e2fsck.out" 2>&1 || {
         cat "$work/e2fsck.out" >&2
         echo "FAILED: $name: e2fsck" >&2
         exit 1
     }
+    [ -z "$holds" ] || debugfs -R "ls -p ${holds% *}" "$volume" 2>/dev/null | grep -q "${holds#* }" || {
+        echo "FAILED: $name: no ${holds#* } in ${holds% *} of the volume" >&2
+        exit 1
+    }
+}
+
+# Runs the words with a server of the volume, which ends in order then. $at is where it listens.
+served() {
+    at=unix:$work/socket
+    rm -f "$work/socket"
+    "$siftfs" serve "$volume" --listen "$at" >"$work/serve.out" 2>&1 &
+    server=$!
+    while kill -0 $server && ! [ -S "$work/socket" ]; do sleep 0.05; done
+    result=0
+    "$@" || result=1
+    kill -TERM $server
+    wait $server || { cat "$work/serve.out"; return 1; }
+    return $result
 }
 
 # Fails unless a test of gtest's ran so many cases at least: none would be a success, too.
@@ -38,34 +60,33 @@ gtest() { # least program words...
 }
 
 leveldb_env_test() {
-    SIFTFS_VOLUME=$volume SIFTFS_OPS=$1 TEST_TMPDIR=/tests gtest 7 "$out/leveldb_env_test" &&
-        # It was our Env: the files are in the volume.
-        debugfs -R "ls -p /tests" "$volume" 2>/dev/null | grep -q open_on_read.txt
+    holds="/tests open_on_read.txt"
+    SIFTFS_VOLUME=$at SIFTFS_OPS=$1 TEST_TMPDIR=/tests gtest 7 "$out/leveldb_env_test"
 }
 
 rocksdb_env_test() {
     mkdir -p "$work/tests"
-    TEST_FS_URI=siftfs://$volume SIFTFS_OPS=$1 TEST_TMPDIR=$work/tests \
-        gtest 8 "$out/rocksdb_env_test" --gtest_filter='CustomEnv*' &&
-        debugfs -R "ls -p $work" "$volume" 2>/dev/null | grep -q tests
+    holds="$work tests"
+    TEST_FS_URI=siftfs://$at SIFTFS_OPS=$1 TEST_TMPDIR=$work/tests \
+        gtest 8 "$out/rocksdb_env_test" --gtest_filter='CustomEnv*'
 }
 
 records() { # least
     rm -rf "$work/records" && mkdir "$work/records" || return 1
-    count=$("$2" records "$volume" "$work/records") || return 1
+    count=$("$2" records "$at" "$work/records") || return 1
     echo "the same log; $count checksums of records computed by the file system"
     [ "$count" -ge "$1" ] && { [ "$1" != 0 ] || [ "$count" = 0 ]; }
 }
 
 # A program that knows nothing of SiftFS.
 db_bench_unmodified() {
-    LD_PRELOAD=$out/libsiftfs_rocksdb.so db_bench --fs_uri="siftfs://$volume" --db=/bench \
+    holds="/bench CURRENT"
+    LD_PRELOAD=$out/libsiftfs_rocksdb.so db_bench --fs_uri="siftfs://$at" --db=/bench \
         --benchmarks=fillseq,readrandom --sync=1 --num=500 >"$work/db_bench.out" 2>&1 || {
         cat "$work/db_bench.out"
         return 1
     }
-    grep -E '^(fillseq|readrandom)' "$work/db_bench.out" &&
-        debugfs -R "ls -p /bench" "$volume" 2>/dev/null | grep -q CURRENT
+    grep -E '^(fillseq|readrandom)' "$work/db_bench.out"
 }
 
 plyvel_unmodified() {
@@ -91,6 +112,7 @@ refused() {
     cat "$work/none.err"
     ! "$out/leveldb_work" check "$work/absent" compound 0 2>"$work/none.err" || return 1
     grep "No such file" "$work/none.err" || return 1
+    rm -f "$work/numbers"
     "$out/leveldb_work" put "$volume" compound 0 >"$work/numbers" &
     holder=$!
     while kill -0 $holder && ! [ -s "$work/numbers" ]; do sleep 0.05; done
@@ -102,10 +124,33 @@ refused() {
         $(($(wc -c <"$work/numbers") / 8))
 }
 
+# Another process has the database open: it is locked, and free again when that one is killed.
+locked() {
+    rm -f "$work/numbers"
+    "$out/leveldb_work" put "$at" compound 0 >"$work/numbers" &
+    holder=$!
+    while kill -0 $holder && ! [ -s "$work/numbers" ]; do sleep 0.05; done
+    status=0
+    "$out/leveldb_work" check "$at" compound 0 2>"$work/none.err" && status=1
+    kill -9 $holder
+    wait $holder || true
+    grep "already held" "$work/none.err" && [ $status = 0 ] && "$out/leveldb_work" check "$at" compound \
+        $(($(wc -c <"$work/numbers") / 8))
+}
+
+# A program is killed in the middle of its puts, again and again.
+killed() { # program ops
+    python3 "$here/crash.py" "$1" "$2" "$kills" "$at"
+}
+
 kills=${SIFTFS_INTEGRATION_KILLS:-6}
 for ops in compound single; do
     part "LevelDB's env_test, $ops" leveldb_env_test $ops
     part "RocksDB's env_basic_test, $ops" rocksdb_env_test $ops
+    part "LevelDB's env_test, served, $ops" served leveldb_env_test $ops
+    part "RocksDB's env_basic_test, served, $ops" served rocksdb_env_test $ops
+    part "LevelDB killed, served, $ops" served killed "$out/leveldb_work" $ops
+    part "RocksDB killed, served, $ops" served killed "$out/rocksdb_work" $ops
     part "LevelDB killed, $ops" \
         python3 "$here/crash.py" "$out/leveldb_work" $ops "$kills" "$work/volume"
     part "RocksDB killed, $ops" \
@@ -113,7 +158,10 @@ for ops in compound single; do
 done
 part "LevelDB with the patch killed, compound" \
     python3 "$here/crash.py" "$out/leveldb_work_patched" compound "$kills" "$work/volume"
+part "LevelDB with the patch killed, served" served killed "$out/leveldb_work_patched" compound
+part "a database of a served volume has one user" served locked
 part "LevelDB's log, with the patch" records 120 "$out/leveldb_work_patched"
+part "LevelDB's log, served, with the patch" served records 120 "$out/leveldb_work_patched"
 part "LevelDB's log, without" records 0 "$out/leveldb_work"
 part "LevelDB on a full volume, compound" "$out/leveldb_work_patched" full "$work/volume" compound
 part "LevelDB on a full volume, single" "$out/leveldb_work" full "$work/volume" single
@@ -121,5 +169,6 @@ part "what is refused" refused
 part "RocksDB hands checksums over" "$out/rocksdb_work" handover "$work/volume"
 part "RocksDB's names" "$out/rocksdb_work" names "$work/volume"
 part "db_bench as Debian has it" db_bench_unmodified
+part "db_bench as Debian has it, served" served db_bench_unmodified
 part "plyvel as Debian has it" plyvel_unmodified
 echo "all integrations' tests passed"

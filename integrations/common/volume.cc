@@ -1,6 +1,7 @@
 #include "volume.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -26,8 +27,15 @@ Registry& registry() {
   return *one;
 }
 
+// Is it where a server listens, and no path of a file?
+bool IsServed(const std::string& address) {
+  return address.rfind("unix:", 0) == 0 || address.rfind("tcp:", 0) == 0 ||
+         (address[0] != '/' && address.find(":/") != std::string::npos);
+}
+
 // The same address for all its names.
 std::string Key(const std::string& address) {
+  if (IsServed(address)) return address;
   char* real = realpath(address.c_str(), nullptr);
   std::string key = real != nullptr ? real : address;
   free(real);
@@ -79,7 +87,8 @@ int Volume::Open(const std::string& address, Ops ops, std::shared_ptr<Volume>* i
     registry().closed.wait(guard);
   }
   // The one place where a volume is opened.
-  siftfs_volume* raw = siftfs_volume_open(address.c_str());
+  siftfs_volume* raw = IsServed(address) ? siftfs_volume_connect(address.c_str(), nullptr)
+                                         : siftfs_volume_open(address.c_str());
   if (raw == nullptr) return errno;
   into->reset(new Volume(raw, ops), [key](Volume* volume) { Close(key, volume); });
   registry().open[key] = *into;
@@ -88,6 +97,7 @@ int Volume::Open(const std::string& address, Ops ops, std::shared_ptr<Volume>* i
 
 void Volume::Close(const std::string& key, Volume* volume) {
   std::unique_lock<std::mutex> guard(registry().lock);
+  for (const auto& locked : volume->locked_) siftfs_close(locked.second);
   if (siftfs_volume_close(volume->volume_) == -1) {
     // What was durable is there at the next opening, which is all that was promised.
     std::fprintf(stderr, "siftfs: %s was not closed in order: %s\n", key.c_str(),
@@ -108,15 +118,22 @@ int Volume::OpenFile(const std::string& path, std::unique_ptr<File>* into) {
   return Opened(siftfs_open(volume_, CleanPath(path).c_str(), O_RDWR, 0), into);
 }
 
-int Volume::OpenOrCreate(const std::string& path, std::unique_ptr<File>* into) {
+int Volume::OpenOrCreate(const std::string& clean, siftfs_file** into) {
   // Another thread may create or remove it between the two calls.
   for (;;) {
-    const std::string clean = CleanPath(path);
-    int error = Opened(siftfs_open(volume_, clean.c_str(), O_RDWR | O_CREAT, 0644), into);
-    if (error != EEXIST) return error;
-    error = Opened(siftfs_open(volume_, clean.c_str(), O_RDWR, 0), into);
-    if (error != ENOENT) return error;
+    *into = siftfs_open(volume_, clean.c_str(), O_RDWR | O_CREAT, 0644);
+    if (*into != nullptr) return 0;
+    if (errno != EEXIST) return errno;
+    *into = siftfs_open(volume_, clean.c_str(), O_RDWR, 0);
+    if (*into != nullptr) return 0;
+    if (errno != ENOENT) return errno;
   }
+}
+
+int Volume::OpenOrCreate(const std::string& path, std::unique_ptr<File>* into) {
+  siftfs_file* file;
+  int error = OpenOrCreate(CleanPath(path), &file);
+  return error != 0 ? error : Opened(file, into);
 }
 
 int Volume::CreateFile(const std::string& path, std::unique_ptr<File>* into) {
@@ -192,15 +209,24 @@ int Volume::Lock(const std::string& path) {
   const std::string clean = CleanPath(path);
   std::lock_guard<std::mutex> guard(lock_);
   if (locked_.count(clean) != 0) return EAGAIN;
-  std::unique_ptr<File> file;
+  siftfs_file* file;
   int error = OpenOrCreate(clean, &file);
-  if (error == 0) locked_.insert(clean);
+  if (error != 0) return error;
+  error = Result(siftfs_flock(file, LOCK_EX | LOCK_NB));
+  if (error == 0) {
+    locked_[clean] = file;
+  } else {
+    siftfs_close(file);
+  }
   return error;
 }
 
 void Volume::Unlock(const std::string& path) {
   std::lock_guard<std::mutex> guard(lock_);
-  locked_.erase(CleanPath(path));
+  auto found = locked_.find(CleanPath(path));
+  if (found == locked_.end()) return;
+  siftfs_close(found->second);
+  locked_.erase(found);
 }
 
 File::~File() { siftfs_close(file_); }

@@ -11,9 +11,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 
 namespace siftfs {
@@ -64,7 +64,8 @@ class File {
 class Volume : public std::enable_shared_from_this<Volume> {
  public:
   // Opens the volume at an address: the path of a file or block device, which this process opens
-  // and no other one may have. A second opening of an address in this process gets the same volume;
+  // and no other one may have; or, with "unix:", "tcp:" or HOST:/VOLUME, one that a server has for
+  // several processes, whose calls wait while the server is away. A second opening of an address in this process gets the same volume;
   // EBUSY if it asks for other `ops`.
   static int Open(const std::string& address, Ops ops, std::shared_ptr<Volume>* into);
 
@@ -98,8 +99,8 @@ class Volume : public std::enable_shared_from_this<Volume> {
   int SyncDir(const std::string& path);
   int List(const std::string& path, const std::function<void(const char* name)>& then);
 
-  // Locks a name against others in this process, which nothing else can have open; makes the file.
-  // EAGAIN: it is locked.
+  // Locks a name against all others that lock it, in this process and, by flock(2), in others;
+  // makes the file. EAGAIN: it is locked.
   int Lock(const std::string& path);
   void Unlock(const std::string& path);
 
@@ -109,12 +110,13 @@ class Volume : public std::enable_shared_from_this<Volume> {
  private:
   Volume(siftfs_volume* volume, Ops ops) : volume_(volume), ops_(ops) {}
   static void Close(const std::string& key, Volume* volume);
+  int OpenOrCreate(const std::string& clean, siftfs_file** into);
   int Opened(siftfs_file* file, std::unique_ptr<File>* into);
 
   siftfs_volume* volume_;
   const Ops ops_;
   std::mutex lock_;
-  std::set<std::string> locked_;
+  std::map<std::string, siftfs_file*> locked_;
 };
 
 }  // namespace siftfs

@@ -1,5 +1,6 @@
 """A volume that another process serves."""
 
+import fcntl
 import os
 import threading
 import unittest
@@ -20,8 +21,13 @@ class Served(unittest.TestCase):
                 self.assertEqual(file.read(100, 0), b"\0\0\0hello")
                 file.truncate(4)
                 file.fsync()
-            with other.open("/d/new") as file:
+            with other.open("/d/new") as file, volume.open("/d/new") as locked:
                 self.assertEqual(file.read(100, 2), b"\0h")
+                locked.flock(fcntl.LOCK_EX)
+                with self.assertRaises(BlockingIOError):
+                    file.flock(fcntl.LOCK_SH | fcntl.LOCK_NB)
+                locked.close()
+                file.flock(fcntl.LOCK_SH)
             volume.link("/d/new", "/d/second")
             with self.assertRaises(FileExistsError):
                 volume.rename("/d/new", "/d/second")

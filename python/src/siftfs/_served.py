@@ -48,6 +48,7 @@ def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
         ("siftfs_ftruncate", whole, [pointer, number]),
         ("siftfs_fsync", whole, [pointer]),
         ("siftfs_fdatasync", whole, [pointer]),
+        ("siftfs_flock", whole, [pointer, whole]),
         ("siftfs_mkdir", whole, [pointer, text, ctypes.c_uint]),
         ("siftfs_rmdir", whole, [pointer, text]),
         ("siftfs_unlink", whole, [pointer, text]),
@@ -135,6 +136,11 @@ class File:
         """The file's data, and what it takes to read it, are durable on return."""
         with self._file as file:
             _checked(_library().siftfs_fdatasync(file))
+
+    def flock(self, operation: int) -> None:
+        """As ``fcntl.flock``; ``BlockingIOError`` with ``LOCK_NB`` if another has it locked."""
+        with self._file as file:
+            _checked(_library().siftfs_flock(file, operation))
 
     def close(self) -> None:
         """Promises nothing about what was written. Twice does nothing."""

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                       \
@@ -478,6 +479,16 @@ static void in_the_process(siftfs_volume *volume) {
     CHECK(siftfs_volume_publish(volume, &name, 1, SIFTFS_DURABLE) == 0);
     FAILS(siftfs_volume_publish(volume, &name, 1, SIFTFS_DURABLE), ENOENT);
     CHECK(siftfs_fsync(file) == 0);
+    siftfs_file *other = siftfs_open(volume, "/f", O_RDWR, 0);
+    CHECK(other != NULL);
+    CHECK(siftfs_flock(file, LOCK_EX) == 0);
+    FAILS(siftfs_flock(other, LOCK_SH | LOCK_NB), EWOULDBLOCK);
+    CHECK(siftfs_flock(file, LOCK_SH | LOCK_NB) == 0);
+    CHECK(siftfs_flock(other, LOCK_SH | LOCK_NB) == 0);
+    CHECK(siftfs_flock(other, LOCK_UN) == 0);
+    FAILS(siftfs_flock(file, 0), EINVAL);
+    FAILS(siftfs_flock(NULL, LOCK_EX), EINVAL);
+    siftfs_close(other);
     tickets_in_the_process(volume, file);
     compounds_in_the_process(volume);
     sections_in_the_process(volume, file);

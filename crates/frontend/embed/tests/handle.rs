@@ -116,3 +116,24 @@ fn a_crash_loses_nothing_that_was_synced() {
     drop(f);
     v.close().expect("close");
 }
+
+/// Locks are the open file's: another opening of it is in their way, and they end with it.
+#[test]
+fn locks_of_open_files() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let v = Volume::open(&volume(&dir)).expect("open");
+    let one = v.create("/f", 0o644).expect("create");
+    let other = v.open_file("/f").expect("open");
+    assert!(one.try_lock_shared().expect("lock") && other.try_lock_shared().expect("lock"));
+    assert!(!one.try_lock().expect("lock"), "another one has it, too");
+    assert!(other.try_lock_shared().expect("lock"));
+    other.unlock().expect("unlock");
+    assert!(one.try_lock().expect("lock"));
+    assert!(!other.try_lock_shared().expect("lock") && !other.try_lock().expect("lock"));
+    let waits = std::thread::spawn(move || other.lock_shared().map(|()| other));
+    drop(one);
+    let other = waits.join().expect("thread").expect("it is free");
+    assert!(!v.open_file("/f").expect("open").try_lock().expect("lock"));
+    drop(other);
+    v.close().expect("close");
+}
