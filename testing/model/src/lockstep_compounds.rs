@@ -89,7 +89,11 @@ impl Lockstep<'_> {
 
     fn same_value(&mut self, step: &Step, ours: &Value, theirs: &Value) -> Result<(), String> {
         match (step, ours, theirs) {
-            (_, Value::File { ino, handle }, Value::File { ino: their_ino, handle: their }) => {
+            (
+                _,
+                Value::File { ino, handle, .. },
+                Value::File { ino: their_ino, handle: their, .. },
+            ) => {
                 if handle.is_some() != their.is_some() {
                     return Err(differs("handle", handle, their));
                 }

@@ -112,7 +112,8 @@ impl<'a> Run<'a> {
             Held::Bytes(bytes) => Value::Bytes(bytes.clone()),
             Held::File(ino, how) => {
                 let open = |(handle, _)| Handle(handle);
-                Value::File { ino: *ino, handle: how.open().map(open) }
+                // The model has no generations.
+                Value::File { ino: *ino, generation: 0, handle: how.open().map(open) }
             }
         });
         let names: BTreeSet<_> = self.fx.names.iter().cloned().collect();

@@ -268,7 +268,7 @@ impl Hostile {
                 shown.extend(names.iter().map(|(dir, _)| *dir).chain(files.iter().copied()));
                 shown.extend(written.iter().map(|file| file.ino));
                 for value in values {
-                    if let Value::File { ino, handle } = value {
+                    if let Value::File { ino, handle, .. } = value {
                         shown.push(*ino);
                         self.handles.extend(*handle);
                     }

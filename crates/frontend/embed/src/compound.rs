@@ -152,7 +152,7 @@ impl Volume {
         match value {
             Value::Number { value, .. } => Got::Number(value),
             Value::Bytes(bytes) => Got::Bytes(bytes),
-            Value::File { ino, handle: Some(handle) } => {
+            Value::File { ino, handle: Some(handle), .. } => {
                 Got::File(File::new(self.shared.clone(), ino, handle))
             }
             Value::File { handle: None, .. } | Value::None => Got::None,

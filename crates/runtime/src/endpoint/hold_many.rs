@@ -21,9 +21,9 @@ impl Call<'_> {
         let opening = &self.session.opening;
         let owner = |uid: u32| opening.administrator && uid == 0;
         match opening.identity {
-            // Of another machine's kernel it is the server that asks, for inodes which that kernel
-            // has shown to be its own.
-            Identity::Kernel | Identity::Machine => {}
+            // Of another machine's kernel, and of a program, it is the server that asks, for inodes
+            // which these have shown to be their own.
+            Identity::Kernel | Identity::Machine | Identity::Program => {}
             Identity::User { uid, .. } if owner(uid) => {}
             Identity::User { .. } => return Err(errno(libc::EPERM)),
         }
@@ -69,8 +69,10 @@ impl Tree {
     /// One without a name is as good as gone, unless a session still refers to it: it is freed as
     /// soon as nobody does.
     fn is_this(&self, held: &Held) -> bool {
-        let inode = &self.node(held.ino).inode;
-        let stays = inode.nlink > 0 || self.inodes.references.is_looked_up(held.ino);
+        let node = self.node(held.ino);
+        let inode = &node.inode;
+        let refers = node.opens > 0 || self.inodes.references.is_looked_up(held.ino);
+        let stays = inode.nlink > 0 || refers;
         inode.generation == held.generation && stays
     }
 }

@@ -25,7 +25,7 @@ use siftfs_proto::{Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -127,6 +127,9 @@ pub enum Change {
         /// The number in it.
         number: u64,
     },
+    /// A change that is neither repeated nor durable when it is answered: a compound of a program.
+    /// Its client notes which files it has changed.
+    Loose,
     /// A change that was answered by a server that has died.
     Kept(Kept),
     /// What the client had open, referred to or locked.

@@ -266,7 +266,7 @@ pub fn replies() -> Vec<Reply> {
     let held = HeldLock { kind: LockKind::Write, range: LockRange::ALL, pid: 3 };
     let values = vec![
         Value::None,
-        Value::File { ino: 3, handle: Some(Handle(4)) },
+        Value::File { ino: 3, generation: 2, handle: Some(Handle(4)) },
         Value::Number { value: 5, width: Width::U32 },
         Value::Bytes(vec![1, 2]),
     ];
@@ -342,7 +342,8 @@ fn changes() -> impl Iterator<Item = Change> {
     let (place, number, inode) = (63, 5, Some((12, 3)));
     let kept = Kept { instance: 9, order: 8, lsn: 7, inode, place, number, tried: 4 };
     let once = Change::Once { place, number };
-    [once, Change::Absolute { place, number }, Change::Kept(kept), Change::Reclaim].into_iter()
+    let absolute = Change::Absolute { place, number };
+    [once, absolute, Change::Kept(kept), Change::Reclaim, Change::Loose].into_iter()
 }
 
 /// One of each grant.

@@ -322,6 +322,8 @@ pub enum Value {
     File {
         /// Its inode.
         ino: InodeNr,
+        /// The inode's generation.
+        generation: u32,
         /// The handle.
         handle: Option<Handle>,
     },
@@ -370,7 +372,35 @@ pub enum Compounded {
     },
 }
 
+/// A file that a compound has opened, and no step has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedFile {
+    /// Its inode.
+    pub ino: InodeNr,
+    /// The inode's generation.
+    pub generation: u32,
+    /// The handle.
+    pub handle: Handle,
+    /// For what it is open.
+    pub access: Access,
+}
+
 impl Compounded {
+    /// The files that these steps have opened and not closed, in their order.
+    pub fn opened(&self, steps: &[Step]) -> Vec<OpenedFile> {
+        let Self::Done { values, .. } = self else { return Vec::new() };
+        let opened = steps.iter().zip(values).filter_map(|(step, value)| {
+            let Value::File { ino, generation, handle: Some(handle) } = value else { return None };
+            let access = match step {
+                Step::Open { access, .. } => *access,
+                _ => Access::Both,
+            };
+            let (ino, generation, handle) = (*ino, *generation, *handle);
+            Some(OpenedFile { ino, generation, handle, access })
+        });
+        opened.collect()
+    }
+
     /// Bytes of the results.
     pub fn bytes(&self) -> u64 {
         let len = |value: &Value| match value {

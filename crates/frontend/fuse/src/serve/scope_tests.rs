@@ -158,7 +158,7 @@ fn what_changed_is_named_as_the_mount_has_it() {
     };
     let got = ask(&scope, publish);
     assert_eq!(got, Ok(Reply::Published { names: shown.clone(), files: vec![51] }));
-    let values = vec![Value::File { ino: 51, handle: None }];
+    let values = vec![Value::File { ino: 51, generation: 3, handle: None }];
     let done = |names| {
         let (files, written) = (vec![51], Vec::new());
         Reply::Compounded(Compounded::Done { values: values.clone(), names, files, written })

@@ -40,6 +40,8 @@ struct Link {
     sender: Arc<dyn Sender<ToServer>>,
     slots: Slots,
     cache: Option<Caching>,
+    /// What it has looked up, in a session that caches or comes back.
+    looked_up: Option<Arc<LookedUp>>,
     /// Whose leases they are, in a session that lends.
     holder: Option<Arc<dyn Holder>>,
     /// Does what follows the answers of calls that no thread waits for.
@@ -149,13 +151,15 @@ impl Client {
         sender.send(ToServer::Open(Box::new(opening)))?;
         let terms = opened(&mut *receiver, &peer)?;
         let (looked_up, watch) = match again {
-            Some(again) => (again.looked_up, Some(again.watch)),
-            None => Default::default(),
+            Some(again) => (Some(again.looked_up), Some(again.watch)),
+            None => (cache.is_some().then(Arc::default), None),
         };
+        let caching = |cache| Caching::new(cache, looked_up.clone().unwrap_or_default());
         let link = Arc::new(Link {
             sender,
             slots: Slots::new(terms.slots, terms.bytes),
-            cache: cache.map(|cache| Caching::new(cache, looked_up)).transpose()?,
+            cache: cache.map(caching).transpose()?,
+            looked_up,
             holder,
             answers: Arc::new(Aside::start("siftfs-answers")?),
             peer,
@@ -230,12 +234,12 @@ impl Client {
         };
         // What comes back is counted already.
         let counts = !matches!(change, Some(Change::Kept(_) | Change::Reclaim));
-        let counting = link.cache.as_ref().filter(|_| counts);
-        let asked = counting.and_then(|caching| caching.looked_up.asks(&req));
+        let counting = link.looked_up.as_ref().filter(|_| counts);
+        let asked = counting.and_then(|looked_up| looked_up.asks(&req));
         link.transmit(call, cred, (req, change, proofs));
         let said = entry.wait(call.0);
+        link.looked_up.iter().for_each(|looked_up| looked_up.answered(asked, &said));
         let Some(caching) = &link.cache else { return (said, Owed::default()) };
-        caching.looked_up.answered(asked, &said);
         (said, caching.owing.take(call))
     }
 

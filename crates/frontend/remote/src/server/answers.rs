@@ -6,7 +6,8 @@ use super::proofs::Prover;
 use super::slots::Slots;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Done, FromServer, Proof};
-use siftfs_proto::{Handle, Owed, Reply, Request};
+use siftfs_proto::compound::{Compound, Step};
+use siftfs_proto::{Handle, Owed, Reply, Request, Rights};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -114,6 +115,9 @@ impl Answers {
                 Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino },
                 Ok(Reply::Opened { handle }),
             ) => note(*handle, *ino),
+            (Request::Compound(compound), Ok(Reply::Compounded(done))) => {
+                done.opened(&compound.steps).iter().for_each(|it| note(it.handle, it.ino));
+            }
             (Request::Release { handle }, _) => {
                 self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(handle);
             }
@@ -159,6 +163,26 @@ pub(super) fn request_of_handles(request: &Request) -> Request {
         Request::Hold { ino } => Request::Hold { ino: *ino },
         Request::OpenDir { ino } => Request::OpenDir { ino: *ino },
         Request::Release { handle } => Request::Release { handle: *handle },
+        Request::Compound(compound) if compound.steps.iter().any(opens) => {
+            let Compound { base, steps, level, wanted, .. } = &**compound;
+            let (steps, rights) = (steps.iter().map(as_it_opens).collect(), Rights::NONE);
+            let (base, level, wanted) = (*base, *level, wanted.clone());
+            Request::Compound(Box::new(Compound { base, steps, level, rights, wanted }))
+        }
         _ => Request::StatFs,
+    }
+}
+
+fn opens(step: &Step) -> bool {
+    matches!(step, Step::Open { .. } | Step::Create { .. })
+}
+
+/// A step without what has nothing to do with what it opens.
+fn as_it_opens(step: &Step) -> Step {
+    let path = Vec::new();
+    match step {
+        Step::Open { access, .. } => Step::Open { path, access: *access, truncate: false },
+        Step::Create { perm, .. } => Step::Create { path, perm: *perm },
+        _ => Step::Lookup { path },
     }
 }

@@ -175,7 +175,7 @@ impl Session<'_> {
                     None => origin,
                 }
             }
-            Change::Absolute { .. } => Origin::new(client, NO_SLOT, 0),
+            Change::Absolute { .. } | Change::Loose => Origin::new(client, NO_SLOT, 0),
             Change::Reclaim => return None,
         };
         Some(Arc::new(origin))

@@ -12,7 +12,8 @@ use super::notices::Notices;
 use super::outbox::Outbox;
 use super::process::Process;
 use super::proofs::{Power, Prover};
-use super::returning::{Connection as Returned, Leaving};
+use super::bounds::Caller;
+use super::returning::{Comes, Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
@@ -162,11 +163,12 @@ fn open(
     let (caches, lends) = (opening.caches, opening.lends);
     let kernel = opening.claim == Claim::Kernel;
     let returning = opening.returning;
-    if returning.is_some() && (!kernel || lends) {
-        return Err(Error::Refused("only a kernel comes back to a server that was lost".into()));
+    if returning.is_some() && lends {
+        return Err(Error::Refused("a session that lends does not come back".into()));
     }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
+    let whose = identity::whose(channel, &opening.claim);
     let mut opening = identity::judge(channel, opening.claim, is_called)?;
     let checks = opening.identity == Identity::Machine;
     if lends {
@@ -178,25 +180,25 @@ fn open(
             Opened { service, caches, kernel, lends, checks, power, prover, returned, back };
         return Ok(opened);
     }
-    let returning = returning.map(|returning| identity::own_number(channel, returning));
+    let returning = returning.map(|returning| identity::own_number(whose.as_ref(), returning));
     opening.client = returning.map(|returning| returning.client);
+    let program = returning.and_then(|_| identity::as_program(&mut opening));
+    let is_checked = checks || program.is_some();
     let open = |cache| server.volume.open(opening, cache);
-    let (service, power) = bounded(channel, checks, cache, open)?;
-    let prover = match channel {
-        Channel::Key(line) if checks && returning.is_some() => {
-            let (seals, volume) = (server.seals.clone(), server.volume.uuid());
-            Some(Prover::new(seals, volume, line, power.clone()))
-        }
-        _ => None,
-    };
+    let (service, power) = bounded(channel, (checks, program), cache, open)?;
+    let prover = returning.filter(|_| is_checked).map(|_| {
+        let (seals, volume) = (server.seals.clone(), server.volume.uuid());
+        let subtree = match channel {
+            Channel::Key(line) => &line.subtree,
+            _ => "/",
+        };
+        Prover::new(seals, volume, (whose.unwrap_or_default(), subtree), power.clone())
+    });
     // It is written down when nothing can refuse the session any more.
     let (back, returned) = match returning {
         Some(returning) => {
-            let key = match channel {
-                Channel::Key(line) => Some(line.key.fingerprint()),
-                _ => None,
-            };
-            let (back, returned) = server.clients.arrive(returning, key, outbox)?;
+            let comes = Comes { returning, whose, is_program: !kernel };
+            let (back, returned) = server.clients.arrive(comes, outbox)?;
             (back, Some(returned))
         }
         None => (Back::New, None),
@@ -208,10 +210,18 @@ fn open(
 /// Opens a session within the bounds of its channel, and the same without checks of its callers.
 fn bounded(
     channel: Channel<'_>,
-    checks: bool,
+    (checks, program): (bool, Option<Caller>),
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<(Arc<dyn FileService>, Power)> {
+    if let Some(caller) = program {
+        let line = match channel {
+            Channel::Key(line) => Some(line),
+            Channel::Process(_) | Channel::Nobody => None,
+        };
+        let (service, power) = super::bounds::program(line, caller, cache, open)?;
+        return Ok((service, Power::of(power)));
+    }
     let service = match channel {
         Channel::Key(line) if checks => {
             let (service, power) = super::bounds::machine(line, cache, open)?;

@@ -115,7 +115,9 @@ impl Tree {
                         Use::Open(access) => Some(self.open(ino, plan.session, access)),
                         _ => None,
                     };
-                    Value::File { ino, handle }
+                    let node = self.inodes.get(&ino);
+                    let generation = node.map_or(0, |node| node.inode.generation);
+                    Value::File { ino, generation, handle }
                 }
             });
         }

@@ -89,7 +89,7 @@ impl Field<FileProtocol> for Compound {
 
 variants!(FileProtocol: Value {
     1 => None {},
-    2 => File { ino, handle },
+    2 => File { ino, generation, handle },
     3 => Number { value, width },
 } tuple {
     4 => Bytes(it),

@@ -87,7 +87,7 @@ fn answers_come_back() {
         Value::None,
         Value::Bytes(b"some".to_vec()),
         Value::Number { value: 0x0102_0304, width: Width::U32 },
-        Value::File { ino: 12, handle: None },
+        Value::File { ino: 12, generation: 3, handle: None },
     ];
     let (names, files, written) = (Vec::new(), Vec::new(), Vec::new());
     let done = Compounded::Done { values, names, files, written };

@@ -115,7 +115,7 @@ impl RemoteVolume {
 /// For whom a session is to speak, as a server is asked.
 fn claim(opening: Opening) -> Claim {
     match opening.identity {
-        Identity::Kernel | Identity::Machine => Claim::Kernel,
+        Identity::Kernel | Identity::Machine | Identity::Program => Claim::Kernel,
         Identity::User { .. } if opening.administrator => Claim::Owner,
         Identity::User { uid, gid, rights } => Claim::User { uid, gid, rights },
     }

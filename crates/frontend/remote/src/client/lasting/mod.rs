@@ -23,7 +23,7 @@ use places::Places;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FileProtocol, Opening, ToServer};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_transport::CallerEnd;
+use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -72,6 +72,8 @@ struct Shared {
     cache: Option<Arc<dyn Cache>>,
     looked_up: Arc<LookedUp>,
     patience: Patience,
+    /// It is a program's session, and not a kernel's.
+    is_program: bool,
     id: u64,
     volume: OnceLock<[u8; 16]>,
     /// The server checks what the callers of this kernel may do.
@@ -143,7 +145,7 @@ impl std::fmt::Debug for Lasting {
 }
 
 impl Lasting {
-    /// Opens a session that comes back. It is a kernel's.
+    /// Opens a session that comes back: a kernel's, or a program's.
     ///
     /// # Errors
     /// As [`Client::connect`]: the first time nothing is waited for.
@@ -154,7 +156,7 @@ impl Lasting {
         patience: Patience,
     ) -> Result<Self> {
         let volume = volume.into();
-        let caches = cache.is_some();
+        let (caches, is_program) = (cache.is_some(), claim != siftfs_calls::Claim::Kernel);
         let opening = Opening { volume, claim, caches, lends: false, returning: None };
         let now = Now {
             client: None,
@@ -173,6 +175,7 @@ impl Lasting {
             cache,
             looked_up: Arc::default(),
             patience,
+            is_program,
             id: draw()?,
             volume: OnceLock::new(),
             checks: OnceLock::new(),
@@ -194,6 +197,21 @@ impl Lasting {
             .spawn(move || theirs.keep_coming_back())
             .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
         Ok(Self { shared, returns: Some(returns) })
+    }
+
+    /// As [`Lasting::connect`], of a program, by this address.
+    ///
+    /// # Errors
+    /// As [`Lasting::connect`].
+    pub fn of_server(
+        address: &Address,
+        (options, secured): (&TransportOptions, Option<&Secured>),
+        about: (&str, siftfs_calls::Claim),
+        patience: Patience,
+    ) -> Result<Self> {
+        let (address, options, secured) = (address.clone(), options.clone(), secured.cloned());
+        let dial = move || reach::<FileProtocol>(&address, &options, secured.as_ref());
+        Self::connect(Box::new(dial), about, None, patience)
     }
 
     /// The volume's UUID.
@@ -239,6 +257,30 @@ impl Lasting {
         };
         client.iter().for_each(|client| client.leave());
         self.shared.waits.end();
+    }
+
+    /// As [`Lasting::leave`], of a program: where it has changed something that is not durable, it
+    /// waits for a server that is lost as calls do.
+    ///
+    /// # Errors
+    /// The server is lost for too long, or did not make durable in time what was answered.
+    pub fn close(&self) -> Result<()> {
+        while self.kept() > 0 {
+            drop(self.shared.using()?);
+            self.shared.make_durable();
+            if self.kept() > 0 && self.lost().is_none() {
+                break;
+            }
+        }
+        let kept = self.kept();
+        self.abandon();
+        if kept == 0 { Ok(()) } else { Err(errno(libc::EIO)) }
+    }
+
+    /// Ends the session as the death of this process would: nothing is made durable.
+    pub fn abandon(&self) {
+        self.shared.lock().leaving = true;
+        self.leave();
     }
 
     /// As [`FileService::call`], of a command: where the server is lost it is an error at once.

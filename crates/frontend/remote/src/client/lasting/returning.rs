@@ -177,8 +177,14 @@ impl Shared {
         for at in self.kept.of_others(terms.instance) {
             self.repeat(client, at, &mut gained)?;
         }
+        for ino in self.kept.take_loose_of_others(terms.instance) {
+            tracing::error!(ino, "a compound's changes of a file may be lost: its server died");
+            self.opens.lose(ino);
+        }
         self.refer(client, &gained)?;
         self.reopen(client)?;
+        // A file without a name is there for as long as it is open.
+        self.forget_gained(client, &gained)?;
         self.lock_again(client)
     }
 
@@ -257,11 +263,6 @@ impl Shared {
                 left -= u64::from(part);
             }
         }
-        for (ino, gained) in gained {
-            if !self.looked_up.counts(*ino) {
-                give(client, Request::Forget { ino: *ino, count: *gained })?;
-            }
-        }
         for part in all.chunks(HOLD_MOST) {
             let inodes = part.iter().map(|(held, _)| *held).collect();
             let proofs = part.iter().filter_map(|(_, proven)| *proven).collect();
@@ -278,6 +279,16 @@ impl Shared {
                     tracing::error!(%error, "files that are known are not to be found again");
                     self.opens.gone(part.iter().map(|(held, _)| held.ino));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what was gained and is referred to no longer.
+    fn forget_gained(&self, client: &Client, gained: &HashMap<InodeNr, u64>) -> Result<()> {
+        for (ino, gained) in gained {
+            if !self.looked_up.counts(*ino) {
+                give(client, Request::Forget { ino: *ino, count: *gained })?;
             }
         }
         Ok(())
