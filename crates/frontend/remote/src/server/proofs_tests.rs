@@ -1,4 +1,7 @@
 use super::*;
+use siftfs_keys::AuthorizedLine;
+use siftfs_proto::compound::{Compound, Compounded, Step, Value, Wanted};
+use siftfs_proto::Level;
 use std::sync::Mutex;
 
 /// A volume of which each inode has the generation 3, and that notes what is asked of it.
@@ -52,8 +55,18 @@ fn line(options: &str) -> AuthorizedLine {
     format!("{options} {}", pair.line()).parse().unwrap()
 }
 
+fn of_line(
+    seals: &Arc<Seals>,
+    served: [u8; 16],
+    line: &AuthorizedLine,
+    volume: &Arc<Volume>,
+) -> Arc<Prover> {
+    let whose = (*line.key.fingerprint().bytes(), &*line.subtree);
+    Prover::new(seals.clone(), served, whose, Power::of(volume.clone()))
+}
+
 fn prover(volume: &Arc<Volume>, seals: &Arc<Seals>, line: &AuthorizedLine) -> Arc<Prover> {
-    Prover::new(seals.clone(), [1; 16], line, Power::of(volume.clone()))
+    of_line(seals, [1; 16], line, volume)
 }
 
 fn shown(ino: InodeNr, generation: u32, grant: Grant, proof: Proof) -> Proven {
@@ -97,6 +110,31 @@ fn what_an_answer_grants_is_proven() {
     assert_eq!(prover.of(&Request::StatFs, &Reply::Done), [] as [Proof; 0]);
 }
 
+/// What a compound opens has a code as anything else that is open, in the order of the steps.
+#[test]
+fn what_a_compound_opens_is_proven() {
+    let prover = prover(&Arc::default(), &seals(), &line("role=client"));
+    let (path, access) = (Vec::new(), Access::Read);
+    let create = Step::Create { path: path.clone(), perm: 0o600 };
+    let steps = vec![create, Step::Lookup { path: path.clone() }, {
+        Step::Open { path, access, truncate: false }
+    }];
+    let file = |ino, handle: Option<u64>| Value::File {
+        ino,
+        generation: 3,
+        handle: handle.map(Handle),
+    };
+    let values = vec![file(12, Some(7)), file(13, None), file(14, Some(8))];
+    let (names, files, written) = Default::default();
+    let reply = Reply::Compounded(Compounded::Done { values, names, files, written });
+    let (base, rights, wanted) = (ROOT_INO, Rights::NONE, Wanted::All);
+    let compound = Compound { base, steps, level: Level::Visible, rights, wanted };
+    let proofs = prover.of(&Request::Compound(Box::new(compound)), &reply);
+    let [created, opened] = proofs[..] else { panic!("two") };
+    assert!(prover.holds(&shown(12, 3, Grant::Open(Access::Both), created)));
+    assert!(prover.holds(&shown(14, 3, Grant::Open(Access::Read), opened)));
+}
+
 /// A code is worth nothing for another inode, generation, grant, key, directory or volume.
 #[test]
 fn a_code_says_what_it_says() {
@@ -115,16 +153,15 @@ fn a_code_says_what_it_says() {
         assert!(!prover.holds(&other) && !prover.knows(&[other], (other.ino, other.generation)));
     }
     let elsewhere = AuthorizedLine { subtree: "/".into(), ..own.clone() };
-    let power = || Power::of(volume.clone());
     for other in [
-        Prover::new(seals.clone(), [1; 16], &line("role=client subtree=/home"), power()),
-        Prover::new(seals.clone(), [1; 16], &elsewhere, power()),
-        Prover::new(seals.clone(), [2; 16], &own, power()),
-        Prover::new(Arc::new(Seals::new().unwrap()), [1; 16], &own, power()),
+        of_line(&seals, [1; 16], &line("role=client subtree=/home"), &volume),
+        of_line(&seals, [1; 16], &elsewhere, &volume),
+        of_line(&seals, [2; 16], &own, &volume),
+        of_line(&Arc::new(Seals::new().unwrap()), [1; 16], &own, &volume),
     ] {
         assert!(!other.holds(&good));
     }
-    assert!(Prover::new(seals, [1; 16], &own, power()).holds(&good), "a later server");
+    assert!(of_line(&seals, [1; 16], &own, &volume).holds(&good), "a later server");
 }
 
 /// What a client shows it gets; everything else is gone, or stale.
@@ -158,8 +195,12 @@ fn only_what_is_shown_comes_back() {
     };
     let said = prover.reclaim(&open, &[opened]);
     assert_eq!(said, Some(Ok(Reply::Opened { handle: Handle(9) })));
-    let last = volume.0.lock().unwrap().last().cloned();
-    assert_eq!(last, Some(Request::open(12, Access::Both)), "nothing is cut off");
+    // The program may not refer to it any more: so it is held for as long as it takes.
+    let asked = volume.0.lock().unwrap().split_off(1);
+    let inodes = vec![Held { ino: 12, generation: 3, count: 1 }];
+    let forget = Request::Forget { ino: 12, count: 1 };
+    let opens = [Request::HoldMany { inodes }, Request::open(12, Access::Both), forget];
+    assert_eq!(asked, opens, "nothing is cut off");
     assert_eq!(prover.reclaim(&open, &[]), stale);
     assert_eq!(prover.reclaim(&open, &[of(12, 3)]), stale);
     assert_eq!(prover.reclaim(&Request::open(12, Access::Read), &[opened]), stale);
