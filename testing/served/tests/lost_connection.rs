@@ -6,8 +6,8 @@ use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Cache, Credentials, FileService, Handle, Held, LockAsk, LockKind, LockPlace, LockRange, LockWait,
-    Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
+    Cache, Credentials, FileService, Handle, Held, LockAsk, LockKind, LockPlace, LockRange,
+    LockWait, Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
 };
 use siftfs_remote::{Claim, FileProtocol, Lasting, Patience};
 use siftfs_served::{Setup, Way};

@@ -73,7 +73,9 @@ impl FromStr for ConnectOptions {
             (false, _, false, None) => WhenLost::Hard,
             (false, false, true, None) => WhenLost::Ends,
             (false, _, _, Some(_)) => {
-                return refuse("timeo= says how long calls of a soft session wait: say soft".into());
+                return refuse(
+                    "timeo= says how long calls of a soft session wait: say soft".into(),
+                );
             }
             _ => return refuse(format!("{text}: one of hard, soft and once")),
         };
@@ -120,9 +122,7 @@ impl Session {
     pub fn close(&self) -> Result<()> {
         match self {
             Self::Lasting(lasting) => lasting.close(),
-            Self::Once(client) => {
-                client.call(&Credentials::default(), Request::EndSession)?.done()
-            }
+            Self::Once(client) => client.call(&Credentials::default(), Request::EndSession)?.done(),
         }
     }
 

@@ -55,11 +55,11 @@ pub use siftfs_remote::{Address, Claim, Secured, TransportOptions, Trust, transp
 pub use siftfs_status::{CheckpointReport, RuntimeStatus};
 pub use ticket::Ticket;
 
+use connect::Session;
 use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
-use connect::Session;
 use siftfs_remote::own_claim;
 use std::path::Path;
 use std::sync::Arc;

@@ -111,8 +111,8 @@ fn soft_sessions_wait_no_longer_than_they_say() {
     let file = soft.create("/f", 0o644).unwrap();
     file.write_at(0, b"kept").unwrap();
     let address = served.address().to_string();
-    served.server.take().unwrap().end(Signal::KILL);
     let begun = Instant::now();
+    served.server.take().unwrap().end(Signal::KILL);
     assert!(matches!(file.stat(), Err(Error::Link(_))));
     assert!(begun.elapsed() >= limit && begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
     assert_eq!(errno(file.sync_all()), libc::EIO);
@@ -138,7 +138,8 @@ fn soft_sessions_wait_no_longer_than_they_say() {
 fn a_lost_compound_is_told() {
     let mut served = Served::start();
     let volume = Volume::connect(served.address()).unwrap();
-    let (data, other) = (volume.create("/data", 0o644).unwrap(), volume.create("/o", 0o644).unwrap());
+    let (data, other) =
+        (volume.create("/data", 0o644).unwrap(), volume.create("/o", 0o644).unwrap());
     data.sync_all().unwrap();
     other.sync_all().unwrap();
     let compound = |byte: u8| {

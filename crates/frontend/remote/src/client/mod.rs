@@ -9,7 +9,7 @@ mod receive;
 mod slots;
 
 use crate::{Address, FileProtocol, Opening, TransportOptions};
-pub use lasting::{Dial, Lasting, Patience};
+pub use lasting::{Dial, Lasting, Lender, Patience};
 
 use aside::Aside;
 use looked::LookedUp;
@@ -128,16 +128,17 @@ impl Client {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
-        Self::begin(end, opening, cache, None)
+        Self::open_beside(end, Opening { returning: None, ..opening }, (cache, None))
     }
 
-    fn begin(
+    /// As [`Client::open`]; what the opening says of a client that comes back is of another one,
+    /// whose changes those of this session are.
+    fn open_beside(
         end: siftfs_transport::CallerEnd<FileProtocol>,
         opening: Opening,
-        cache: Option<Arc<dyn Cache>>,
-        holder: Option<Arc<dyn Holder>>,
+        told: Told,
     ) -> Result<Self> {
-        Self::open_again(end, opening, (cache, holder), None)
+        Self::open_again(end, opening, told, None)
     }
 
     fn open_again(
@@ -147,7 +148,9 @@ impl Client {
         again: Option<Again>,
     ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
-        opening.returning = again.as_ref().map(|again| again.returning);
+        if let Some(again) = &again {
+            opening.returning = Some(again.returning);
+        }
         sender.send(ToServer::Open(Box::new(opening)))?;
         let terms = opened(&mut *receiver, &peer)?;
         let (looked_up, watch) = match again {

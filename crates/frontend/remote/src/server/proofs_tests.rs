@@ -1,7 +1,7 @@
 use super::*;
 use siftfs_keys::AuthorizedLine;
-use siftfs_proto::compound::{Compound, Compounded, Step, Value, Wanted};
 use siftfs_proto::Level;
+use siftfs_proto::compound::{Compound, Compounded, Step, Value, Wanted};
 use std::sync::Mutex;
 
 /// A volume of which each inode has the generation 3, and that notes what is asked of it.
@@ -119,11 +119,8 @@ fn what_a_compound_opens_is_proven() {
     let steps = vec![create, Step::Lookup { path: path.clone() }, {
         Step::Open { path, access, truncate: false }
     }];
-    let file = |ino, handle: Option<u64>| Value::File {
-        ino,
-        generation: 3,
-        handle: handle.map(Handle),
-    };
+    let file =
+        |ino, handle: Option<u64>| Value::File { ino, generation: 3, handle: handle.map(Handle) };
     let values = vec![file(12, Some(7)), file(13, None), file(14, Some(8))];
     let (names, files, written) = Default::default();
     let reply = Reply::Compounded(Compounded::Done { values, names, files, written });

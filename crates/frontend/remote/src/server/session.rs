@@ -6,13 +6,13 @@
 //! and nothing else does.
 
 use super::answers::Answers;
+use super::bounds::Caller;
 use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::process::Process;
 use super::proofs::{Power, Prover};
-use super::bounds::Caller;
 use super::returning::{Comes, Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
 use crate::executors::{Commands, Entry};
@@ -54,6 +54,8 @@ pub(super) struct Opened {
     pub prover: Option<Arc<Prover>>,
     /// Its client comes back when it has lost its server.
     pub returned: Option<Returned>,
+    /// Of a session that lends: the client that keeps what it changes.
+    pub beside: Option<Returned>,
     back: Back,
 }
 
@@ -163,9 +165,6 @@ fn open(
     let (caches, lends) = (opening.caches, opening.lends);
     let kernel = opening.claim == Claim::Kernel;
     let returning = opening.returning;
-    if returning.is_some() && lends {
-        return Err(Error::Refused("a session that lends does not come back".into()));
-    }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
     let whose = identity::whose(channel, &opening.claim);
@@ -176,9 +175,20 @@ fn open(
         let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
         let (lends, returned, back) = (Some(lends), None, Back::New);
         let (power, prover) = (Power::of(service.clone()), None);
-        let opened =
-            Opened { service, caches, kernel, lends, checks, power, prover, returned, back };
-        return Ok(opened);
+        let beside = returning.map(|returning| server.clients.beside(returning.client));
+        let beside = beside.transpose()?;
+        return Ok(Opened {
+            service,
+            caches,
+            kernel,
+            lends,
+            checks,
+            power,
+            prover,
+            returned,
+            beside,
+            back,
+        });
     }
     let returning = returning.map(|returning| identity::own_number(whose.as_ref(), returning));
     opening.client = returning.map(|returning| returning.client);
@@ -203,8 +213,8 @@ fn open(
         }
         None => (Back::New, None),
     };
-    let lends = None;
-    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, back })
+    let (lends, beside) = (None, None);
+    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, beside, back })
 }
 
 /// Opens a session within the bounds of its channel, and the same without checks of its callers.

@@ -8,7 +8,9 @@ use crate::client::slots::{Noted, Said};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, Proof, Proven, ToServer};
 use siftfs_proto::compound::{Access, Compounded, FileArg, OpenedFile, Step, Value};
-use siftfs_proto::{Credentials, FileService, Handle, Level, Owed, Reply, Request, Target, XattrMode};
+use siftfs_proto::{
+    Credentials, FileService, Handle, Level, Owed, Reply, Request, Target, XattrMode,
+};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -247,7 +249,8 @@ impl Shared {
         let opened = compounded.opened(&compound.steps).into_iter();
         let own = opened.map(|OpenedFile { ino, generation, handle, access }| {
             let how = How::File(access);
-            let prove = |proof: &Proof| Proven { ino, generation, grant: how.grant(), proof: *proof };
+            let prove =
+                |proof: &Proof| Proven { ino, generation, grant: how.grant(), proof: *proof };
             (handle, self.opens.opened((ino, how), handle, proofs.next().map(prove)))
         });
         let own: HashMap<Handle, Handle> = own.collect();

@@ -7,6 +7,7 @@
 mod call;
 mod kept;
 mod kind;
+mod lender;
 mod numbers;
 mod opens;
 mod places;
@@ -17,12 +18,13 @@ use super::looked::LookedUp;
 use super::{Client, Watch};
 use crate::server::draw;
 use kept::Kept;
+pub use lender::Lender;
 use numbers::Numbers;
 use opens::Opens;
 use places::Places;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FileProtocol, Opening, ToServer};
-use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
 use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -87,6 +89,10 @@ struct Shared {
     tickets: Numbers,
     sections: Numbers,
     waits: waits::Waits,
+    /// Sessions for private logs of this mount's programs.
+    lenders: Mutex<Vec<Weak<Lender>>>,
+    /// What these programs had published when the server died.
+    late: Mutex<Vec<lender::Late>>,
     peer: Mutex<String>,
     calls: AtomicU64,
 }
@@ -187,6 +193,8 @@ impl Lasting {
             tickets: Numbers::after(draw()? >> 1),
             sections: Numbers::after(draw()? >> 1),
             waits: waits::Waits::default(),
+            lenders: Mutex::default(),
+            late: Mutex::default(),
             peer: Mutex::default(),
             calls: AtomicU64::new(0),
         });
@@ -229,6 +237,22 @@ impl Lasting {
         self.shared.checks.get().copied().unwrap_or_default()
     }
 
+    /// Opens a session for the private log of a program of this mount: what is written by it this
+    /// session keeps. `holder` is told which leases to return.
+    ///
+    /// # Errors
+    /// As [`Client::lend`].
+    pub fn lend(
+        &self,
+        address: &Address,
+        options: &TransportOptions,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<Lender>> {
+        let (address, options) = (address.clone(), options.clone());
+        let dial = move || super::lends::dial(&address, &options);
+        Lender::open(&self.shared, Box::new(dial), holder)
+    }
+
     /// Calls that were sent.
     pub fn calls(&self) -> u64 {
         self.shared.calls.load(Ordering::Relaxed)
@@ -256,6 +280,9 @@ impl Lasting {
             now.client.clone()
         };
         client.iter().for_each(|client| client.leave());
+        for late in self.shared.late().drain(..) {
+            tracing::error!(ino = late.ino, "what a program had written by a private log is lost");
+        }
         self.shared.waits.end();
     }
 

@@ -37,9 +37,7 @@ pub fn bounded(
     let Within { inner, owners, part } = within(line, cache, open)?;
     Ok(match (&owners, part.is_all()) {
         (None, true) => inner,
-        _ => {
-            Arc::new(Bounded { inner, owners, callers: None, part, holds: false, whole: false })
-        }
+        _ => Arc::new(Bounded { inner, owners, callers: None, part, holds: false, whole: false }),
     })
 }
 
@@ -98,11 +96,7 @@ struct Within {
 
 impl Within {
     /// The session for these callers, and for the server itself.
-    fn with(
-        self,
-        callers: Callers,
-        whole: bool,
-    ) -> (Arc<dyn FileService>, Arc<dyn FileService>) {
+    fn with(self, callers: Callers, whole: bool) -> (Arc<dyn FileService>, Arc<dyn FileService>) {
         let Self { inner, owners, part } = self;
         let (theirs, callers) = ((inner.clone(), owners.clone()), Some(callers));
         let power = Bounded { inner, owners, callers: None, part, holds: true, whole };

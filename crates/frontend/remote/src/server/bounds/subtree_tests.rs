@@ -95,7 +95,8 @@ fn replies_have_the_clients_numbers() {
     let names = |dir| vec![(dir, b"x".to_vec()), (BELOW, b"y".to_vec())];
     let of = |ino: InodeNr, attr: Attr| {
         let written = vec![WrittenFile { ino, resized: true, grown: false }];
-        let values = vec![Value::File { ino, generation: 3, handle: None }, Value::Bytes(vec![OWN as u8])];
+        let values =
+            vec![Value::File { ino, generation: 3, handle: None }, Value::Bytes(vec![OWN as u8])];
         let files = vec![ino, 7];
         [
             Reply::Entry(attr.clone()),

@@ -185,11 +185,7 @@ impl Clients {
     ///
     /// # Errors
     /// There are too many, or the book cannot be written.
-    pub fn arrive(
-        &self,
-        comes: Comes,
-        outbox: &Arc<Outbox>,
-    ) -> Result<(Back, Connection)> {
+    pub fn arrive(&self, comes: Comes, outbox: &Arc<Outbox>) -> Result<(Back, Connection)> {
         let Comes { returning: Returning { client: id, instance }, whose, is_program } = comes;
         let mut state = self.lock();
         let now = Instant::now();

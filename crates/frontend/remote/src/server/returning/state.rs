@@ -56,7 +56,9 @@ impl State {
         }
         let own = self.clients.values().filter(|client| client.whose == whose).count();
         match whose.is_some() && own >= OF_ONE {
-            true => refuse(format!("too many clients of one key or user come back, at most {OF_ONE}")),
+            true => {
+                refuse(format!("too many clients of one key or user come back, at most {OF_ONE}"))
+            }
             false => Ok(()),
         }
     }
