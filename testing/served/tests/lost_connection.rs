@@ -184,8 +184,8 @@ fn files_without_a_name_and_locks_outlive_it() {
     }
 }
 
-/// A program forgets what it has looked up as soon as it has opened it, and has an errno for what it
-/// may not do.
+/// A program forgets what it has looked up as soon as it has opened it: what is open stays so, also
+/// without a name, and its locks stay its own.
 #[test]
 fn what_a_program_has_open_outlives_it() {
     let user = |uid| Claim::User { uid, gid: uid, rights: Rights::default() };

@@ -113,25 +113,8 @@ impl Session<'_> {
             not_carried_out();
             return self.not_begun(own);
         };
-        // What is written by a lease the mount's session keeps.
-        let (returned, change) = match (self.opened.beside, &request) {
-            (Some(client), Request::LeaseWrite { .. }) => (Some(client), Some(Change::Loose)),
-            (Some(client), _) => (Some(client), change),
-            (None, _) => (self.opened.returned, change),
-        };
-        let origin = origin(returned, change.as_ref());
-        credentials.origin.clone_from(&origin);
-        let noting = Noting {
-            answers: self.answers.clone(),
-            clients: self.server.clients.clone(),
-            returned,
-            before: self.server.clients.newest(),
-            promise: promise(&request),
-            handles: request_of_handles(&request),
-            change,
-            file,
-            origin,
-        };
+        let noting = self.noting(&request, change, file);
+        credentials.origin.clone_from(&noting.origin);
         let service = &*self.opened.service;
         if noting.promise == Promise::More && noting.others_keep() {
             let result = service.call(&credentials, request);
@@ -170,8 +153,29 @@ impl Session<'_> {
         turn.finish();
     }
 
-    /// Is it what lay in a private log when the server before died? Nobody else could have seen what
-    /// was there before, and a believed kernel alone says so.
+    /// What is to be noted of a call before its answer leaves. What is written by a lease the
+    /// mount's session keeps.
+    fn noting(&self, request: &Request, change: Option<Change>, file: Option<InodeNr>) -> Noting {
+        let (returned, change) = match (self.opened.beside, request) {
+            (Some(client), Request::LeaseWrite { .. }) => (Some(client), Some(Change::Loose)),
+            (Some(client), _) => (Some(client), change),
+            (None, _) => (self.opened.returned, change),
+        };
+        Noting {
+            answers: self.answers.clone(),
+            clients: self.server.clients.clone(),
+            returned,
+            before: self.server.clients.newest(),
+            promise: promise(request),
+            handles: request_of_handles(request),
+            change,
+            file,
+            origin: origin(returned, change.as_ref()),
+        }
+    }
+
+    /// Is it what lay in a private log when the server before died? Nobody else could have seen
+    /// what was there before, and a believed kernel alone says so.
     fn is_late(&self, change: Option<Change>, request: &Request) -> bool {
         let reclaims = change == Some(Change::Reclaim) && matches!(request, Request::Write { .. });
         let believed = self.opened.kernel && self.opened.prover.is_none();

@@ -75,8 +75,8 @@ pub(super) fn own_number(whose: Option<&Whose>, returning: Returning) -> Returni
     Returning { client: siftfs_keys::own_number(whose, returning.client), ..returning }
 }
 
-/// The session of a user becomes that of a program that comes back. For whom all its calls are to be
-/// carried out; nothing for another session.
+/// The session of a user becomes that of a program that comes back. The answer says for whom all
+/// its calls are to be carried out; none for another session.
 pub(super) fn as_program(opening: &mut Opening) -> Option<Caller> {
     let Identity::User { .. } = opening.identity else { return None };
     match std::mem::replace(&mut opening.identity, Identity::Program) {

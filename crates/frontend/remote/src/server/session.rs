@@ -144,6 +144,17 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     }
 }
 
+/// Waits for what opens the session.
+fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
+    let refused = |why: String| Err(Error::Refused(why));
+    match inbox.recv(Some(OPENING))? {
+        Received::Message(ToServer::Open(opening)) => Ok(opening),
+        Received::Message(_) => refused("it opens no session".into()),
+        Received::Timeout => refused(format!("it opened no session within {OPENING:?}")),
+        Received::Closed => refused("it went before it had a session".into()),
+    }
+}
+
 /// Waits for what opens the session, and opens it.
 fn open(
     server: &Server,
@@ -151,14 +162,7 @@ fn open(
     (channel, shares_memory): (Channel<'_>, bool),
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
-    let opening = match inbox.recv(Some(OPENING))? {
-        Received::Message(ToServer::Open(opening)) => opening,
-        Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
-        Received::Timeout => {
-            return Err(Error::Refused(format!("it opened no session within {OPENING:?}")));
-        }
-        Received::Closed => return Err(Error::Refused("it went before it had a session".into())),
-    };
+    let opening = asked(inbox)?;
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }

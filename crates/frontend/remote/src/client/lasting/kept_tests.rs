@@ -133,8 +133,8 @@ fn what_nobody_can_repeat_is_noted() {
     assert_eq!(kept.len(), 3);
     kept.synced(2, next);
     kept.synced(3, next);
-    kept.durable(7, 10);
     kept.durable(6, 99);
+    kept.durable(7, 10);
     kept.add_loose(&[4], (7, 9));
     assert_eq!(kept.take_loose_of_others(7), [] as [InodeNr; 0]);
     assert_eq!(kept.take_loose_of_others(8), [3], "its sync began before");

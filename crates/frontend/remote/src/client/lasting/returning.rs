@@ -312,8 +312,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes what programs had published by private logs, and makes it durable. Nobody else goes on
-    /// before.
+    /// Writes what programs had published by private logs, and makes it durable. Nobody else goes
+    /// on before.
     fn write_late(&self, client: &Client) -> Result<()> {
         let lose = |ino: InodeNr, why: &dyn std::fmt::Display| {
             tracing::error!(ino, %why, "what a program had written by a private log is lost");

@@ -1,6 +1,6 @@
-//! The callers of a session. Of a machine's mount each call brings one in the client's ids, with the
-//! rights that the mount has read of it; it becomes what the key's line leaves of it (rule R52). Of
-//! a program all calls have the same caller, whatever they bring.
+//! The callers of a session. Of a machine's mount each call brings one in the client's ids, with
+//! the rights that the mount has read of it; it becomes what the key's line leaves of it (rule
+//! R52). Of a program all calls have the same caller, whatever they bring.
 
 use siftfs_keys::{AuthorizedLine, Ids};
 use siftfs_proto::{Credentials, Rights};

@@ -67,8 +67,9 @@ pub(super) fn machine(
     Ok(within(line, cache, open)?.with(Callers::of(line), false))
 }
 
-/// The session of a program that comes back, for whom all its calls are carried out, and the same
-/// without bounds for this caller, as of [`machine`]. Over a key, the session has its line's bounds.
+/// The session of a program that comes back, all of whose calls are carried out for `caller`, and
+/// the same without bounds for the caller, as of [`machine`]. Over a key, the session has its
+/// line's bounds.
 ///
 /// # Errors
 /// As [`bounded`].
