@@ -134,8 +134,12 @@ impl Kept {
     /// that were not durable: these changes are lost.
     pub fn take_loose_of_others(&self, instance: u64) -> Vec<InodeNr> {
         let mut state = self.lock();
-        let lost = state.loose.extract_if(.., |_, loose| loose.newest.0 != instance);
-        let lost = lost.map(|(file, _)| file).collect();
+        let of_others = |(file, loose): (&InodeNr, &Loose)| {
+            let (of, _) = loose.newest;
+            (of != instance).then_some(*file)
+        };
+        let lost: Vec<InodeNr> = state.loose.iter().filter_map(of_others).collect();
+        state.loose.retain(|_, loose| loose.newest.0 == instance);
         self.less.notify_all();
         lost
     }
