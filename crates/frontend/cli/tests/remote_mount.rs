@@ -13,6 +13,8 @@ mod deaths;
 mod network;
 #[path = "remote_mount/placement.rs"]
 mod placement;
+#[path = "remote_mount/programs.rs"]
+mod programs;
 #[path = "remote_mount/refused.rs"]
 mod refused;
 #[path = "remote_mount/returns.rs"]

@@ -10,7 +10,7 @@ mod executors;
 mod processors;
 mod server;
 
-pub use client::{Client, Dial, Lasting, Patience};
+pub use client::{Client, Dial, Lasting, Lender, Patience};
 pub use executors::{Execution, Schedule};
 pub use server::{Before, Counts, Served, Server, bounded, bounded_machine};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};

@@ -21,9 +21,9 @@ impl Call<'_> {
         let opening = &self.session.opening;
         let owner = |uid: u32| opening.administrator && uid == 0;
         match opening.identity {
-            // Of another machine's kernel it is the server that asks, for inodes which that kernel
-            // has shown to be its own.
-            Identity::Kernel | Identity::Machine => {}
+            // Of another machine's kernel, and of a program, it is the server that asks, for inodes
+            // which these have shown to be their own.
+            Identity::Kernel | Identity::Machine | Identity::Program => {}
             Identity::User { uid, .. } if owner(uid) => {}
             Identity::User { .. } => return Err(errno(libc::EPERM)),
         }

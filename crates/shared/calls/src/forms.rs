@@ -49,6 +49,7 @@ variants!(FileProtocol: Change {
     1 => Once { place, number },
     2 => Absolute { place, number },
     4 => Reclaim {},
+    5 => Loose {},
 } tuple {
     3 => Kept(it),
 });

@@ -127,6 +127,9 @@ pub enum Change {
         /// The number in it.
         number: u64,
     },
+    /// A change that is neither repeated nor durable when it is answered: a compound of a program.
+    /// Its client notes which files it has changed.
+    Loose,
     /// A change that was answered by a server that has died.
     Kept(Kept),
     /// What the client had open, referred to or locked.

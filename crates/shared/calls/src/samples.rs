@@ -342,7 +342,8 @@ fn changes() -> impl Iterator<Item = Change> {
     let (place, number, inode) = (63, 5, Some((12, 3)));
     let kept = Kept { instance: 9, order: 8, lsn: 7, inode, place, number, tried: 4 };
     let once = Change::Once { place, number };
-    [once, Change::Absolute { place, number }, Change::Kept(kept), Change::Reclaim].into_iter()
+    let absolute = Change::Absolute { place, number };
+    [once, absolute, Change::Kept(kept), Change::Reclaim, Change::Loose].into_iter()
 }
 
 /// One of each grant.

@@ -9,7 +9,7 @@ mod receive;
 mod slots;
 
 use crate::{Address, FileProtocol, Opening, TransportOptions};
-pub use lasting::{Dial, Lasting, Patience};
+pub use lasting::{Dial, Lasting, Lender, Patience};
 
 use aside::Aside;
 use looked::LookedUp;
@@ -40,6 +40,8 @@ struct Link {
     sender: Arc<dyn Sender<ToServer>>,
     slots: Slots,
     cache: Option<Caching>,
+    /// What it has looked up, in a session that caches or comes back.
+    looked_up: Option<Arc<LookedUp>>,
     /// Whose leases they are, in a session that lends.
     holder: Option<Arc<dyn Holder>>,
     /// Does what follows the answers of calls that no thread waits for.
@@ -126,16 +128,17 @@ impl Client {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
-        Self::begin(end, opening, cache, None)
+        Self::open_beside(end, Opening { returning: None, ..opening }, (cache, None))
     }
 
-    fn begin(
+    /// As [`Client::open`]; what the opening says of a client that comes back is of another one,
+    /// whose changes those of this session are.
+    fn open_beside(
         end: siftfs_transport::CallerEnd<FileProtocol>,
         opening: Opening,
-        cache: Option<Arc<dyn Cache>>,
-        holder: Option<Arc<dyn Holder>>,
+        told: Told,
     ) -> Result<Self> {
-        Self::open_again(end, opening, (cache, holder), None)
+        Self::open_again(end, opening, told, None)
     }
 
     fn open_again(
@@ -145,17 +148,21 @@ impl Client {
         again: Option<Again>,
     ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
-        opening.returning = again.as_ref().map(|again| again.returning);
+        if let Some(again) = &again {
+            opening.returning = Some(again.returning);
+        }
         sender.send(ToServer::Open(Box::new(opening)))?;
         let terms = opened(&mut *receiver, &peer)?;
         let (looked_up, watch) = match again {
-            Some(again) => (again.looked_up, Some(again.watch)),
-            None => Default::default(),
+            Some(again) => (Some(again.looked_up), Some(again.watch)),
+            None => (cache.is_some().then(Arc::default), None),
         };
+        let caching = |cache| Caching::new(cache, looked_up.clone().unwrap_or_default());
         let link = Arc::new(Link {
             sender,
             slots: Slots::new(terms.slots, terms.bytes),
-            cache: cache.map(|cache| Caching::new(cache, looked_up)).transpose()?,
+            cache: cache.map(caching).transpose()?,
+            looked_up,
             holder,
             answers: Arc::new(Aside::start("siftfs-answers")?),
             peer,
@@ -230,12 +237,12 @@ impl Client {
         };
         // What comes back is counted already.
         let counts = !matches!(change, Some(Change::Kept(_) | Change::Reclaim));
-        let counting = link.cache.as_ref().filter(|_| counts);
-        let asked = counting.and_then(|caching| caching.looked_up.asks(&req));
+        let counting = link.looked_up.as_ref().filter(|_| counts);
+        let asked = counting.and_then(|looked_up| looked_up.asks(&req));
         link.transmit(call, cred, (req, change, proofs));
         let said = entry.wait(call.0);
+        link.looked_up.iter().for_each(|looked_up| looked_up.answered(asked, &said));
         let Some(caching) = &link.cache else { return (said, Owed::default()) };
-        caching.looked_up.answered(asked, &said);
         (said, caching.owing.take(call))
     }
 

@@ -6,13 +6,14 @@
 //! and nothing else does.
 
 use super::answers::Answers;
+use super::bounds::Caller;
 use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::process::Process;
 use super::proofs::{Power, Prover};
-use super::returning::{Connection as Returned, Leaving};
+use super::returning::{Comes, Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
@@ -53,6 +54,8 @@ pub(super) struct Opened {
     pub prover: Option<Arc<Prover>>,
     /// Its client comes back when it has lost its server.
     pub returned: Option<Returned>,
+    /// Of a session that lends: the client that keeps what it changes.
+    pub beside: Option<Returned>,
     back: Back,
 }
 
@@ -141,6 +144,17 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     }
 }
 
+/// Waits for what opens the session.
+fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
+    let refused = |why: String| Err(Error::Refused(why));
+    match inbox.recv(Some(OPENING))? {
+        Received::Message(ToServer::Open(opening)) => Ok(opening),
+        Received::Message(_) => refused("it opens no session".into()),
+        Received::Timeout => refused(format!("it opened no session within {OPENING:?}")),
+        Received::Closed => refused("it went before it had a session".into()),
+    }
+}
+
 /// Waits for what opens the session, and opens it.
 fn open(
     server: &Server,
@@ -148,25 +162,16 @@ fn open(
     (channel, shares_memory): (Channel<'_>, bool),
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
-    let opening = match inbox.recv(Some(OPENING))? {
-        Received::Message(ToServer::Open(opening)) => opening,
-        Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
-        Received::Timeout => {
-            return Err(Error::Refused(format!("it opened no session within {OPENING:?}")));
-        }
-        Received::Closed => return Err(Error::Refused("it went before it had a session".into())),
-    };
+    let opening = asked(inbox)?;
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
     let (caches, lends) = (opening.caches, opening.lends);
     let kernel = opening.claim == Claim::Kernel;
     let returning = opening.returning;
-    if returning.is_some() && (!kernel || lends) {
-        return Err(Error::Refused("only a kernel comes back to a server that was lost".into()));
-    }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
+    let whose = identity::whose(channel, &opening.claim);
     let mut opening = identity::judge(channel, opening.claim, is_called)?;
     let checks = opening.identity == Identity::Machine;
     if lends {
@@ -174,44 +179,63 @@ fn open(
         let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
         let (lends, returned, back) = (Some(lends), None, Back::New);
         let (power, prover) = (Power::of(service.clone()), None);
-        let opened =
-            Opened { service, caches, kernel, lends, checks, power, prover, returned, back };
-        return Ok(opened);
+        let beside = returning.map(|returning| server.clients.beside(returning.client));
+        let beside = beside.transpose()?;
+        return Ok(Opened {
+            service,
+            caches,
+            kernel,
+            lends,
+            checks,
+            power,
+            prover,
+            returned,
+            beside,
+            back,
+        });
     }
-    let returning = returning.map(|returning| identity::own_number(channel, returning));
+    let returning = returning.map(|returning| identity::own_number(whose.as_ref(), returning));
     opening.client = returning.map(|returning| returning.client);
+    let program = returning.and_then(|_| identity::as_program(&mut opening));
+    let is_checked = checks || program.is_some();
     let open = |cache| server.volume.open(opening, cache);
-    let (service, power) = bounded(channel, checks, cache, open)?;
-    let prover = match channel {
-        Channel::Key(line) if checks && returning.is_some() => {
-            let (seals, volume) = (server.seals.clone(), server.volume.uuid());
-            Some(Prover::new(seals, volume, line, power.clone()))
-        }
-        _ => None,
-    };
+    let (service, power) = bounded(channel, (checks, program), cache, open)?;
+    let prover = returning.filter(|_| is_checked).map(|_| {
+        let (seals, volume) = (server.seals.clone(), server.volume.uuid());
+        let subtree = match channel {
+            Channel::Key(line) => &line.subtree,
+            _ => "/",
+        };
+        Prover::new(seals, volume, (whose.unwrap_or_default(), subtree), power.clone())
+    });
     // It is written down when nothing can refuse the session any more.
     let (back, returned) = match returning {
         Some(returning) => {
-            let key = match channel {
-                Channel::Key(line) => Some(line.key.fingerprint()),
-                _ => None,
-            };
-            let (back, returned) = server.clients.arrive(returning, key, outbox)?;
+            let comes = Comes { returning, whose, is_program: !kernel };
+            let (back, returned) = server.clients.arrive(comes, outbox)?;
             (back, Some(returned))
         }
         None => (Back::New, None),
     };
-    let lends = None;
-    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, back })
+    let (lends, beside) = (None, None);
+    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, beside, back })
 }
 
 /// Opens a session within the bounds of its channel, and the same without checks of its callers.
 fn bounded(
     channel: Channel<'_>,
-    checks: bool,
+    (checks, program): (bool, Option<Caller>),
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<(Arc<dyn FileService>, Power)> {
+    if let Some(caller) = program {
+        let line = match channel {
+            Channel::Key(line) => Some(line),
+            Channel::Process(_) | Channel::Nobody => None,
+        };
+        let (service, power) = super::bounds::program(line, caller, cache, open)?;
+        return Ok((service, Power::of(power)));
+    }
     let service = match channel {
         Channel::Key(line) if checks => {
             let (service, power) = super::bounds::machine(line, cache, open)?;

@@ -126,8 +126,8 @@ pub struct References {
     sessions: HashMap<SessionId, Held>,
     /// Those of them that change nothing but what is leased to them.
     lending: HashSet<SessionId>,
-    /// Of sessions of other machines' kernels: for what each has had an inode open since it looked
-    /// the inode up. Its pages outlive the descriptor.
+    /// Of sessions of other machines' kernels, and of programs that come back: for what each has
+    /// had an inode open since it looked the inode up. A kernel's pages outlive the descriptor.
     machines: HashMap<SessionId, HashMap<InodeNr, Access>>,
     lookups: HashMap<InodeNr, Counts>,
     handles: HashMap<u64, Opened>,

@@ -6,8 +6,8 @@ use super::places::Place;
 use super::{Shared, Using, kept};
 use crate::client::slots::{Noted, Said};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Proof, Proven, ToServer};
-use siftfs_proto::compound::{Access, Compounded, Value};
+use siftfs_calls::{Back, Change, Done, Proof, Proven, ToServer};
+use siftfs_proto::compound::{Access, Compounded, FileArg, Step, Value};
 use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,12 +25,18 @@ impl Shared {
     /// Makes a call until it is answered.
     pub(super) fn call(&self, cred: &Credentials, mut req: Request) -> Result<(Reply, Owed)> {
         let kind = Kind::of(&req);
-        make_final(&mut req);
+        let is_loose = self.is_program && may_be_lost(&req);
+        if !is_loose {
+            make_final(&mut req);
+        }
         let place = match kind {
             Kind::Once | Kind::Appends | Kind::Absolute => Some(self.places.take()),
             _ => None,
         };
-        let change = change_of(kind, place.as_ref());
+        let change = match is_loose {
+            true => Some(Change::Loose),
+            false => change_of(kind, place.as_ref()),
+        };
         let mut before: Option<u64> = None;
         let mut sent = 0;
         loop {
@@ -98,9 +104,15 @@ impl Shared {
         if Kind::of(req) != Kind::GivesBack && kind::names_one(req, |ino| self.opens.is_gone(ino)) {
             return Err(errno(libc::ESTALE));
         }
-        if let Request::Fsync { file, .. } = req
-            && self.opens.take_failed(*file)
-        {
+        let lost = match req {
+            Request::Fsync { file, .. } | Request::Stage { file, .. } => {
+                self.opens.take_failed(*file)
+            }
+            // A kernel asks for its files one by one.
+            Request::SyncAll | Request::Checkpoint if self.is_program => self.opens.take_any_lost(),
+            _ => false,
+        };
+        if lost {
             return Err(errno(libc::EIO));
         }
         kind::exchange(&mut sent, |own| self.opens.server(own))?;
@@ -173,7 +185,7 @@ impl Shared {
                     *handle = self.opens.opened((ino, how), *handle, proven);
                 }
             }
-            Reply::Compounded(Compounded::Done { values, .. }) => self.opened_by(values, &proofs),
+            Reply::Compounded(compounded) => self.opened_by(&req, compounded, &proofs),
             Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
             Reply::Section(section) => section.0 = self.sections.add(section.0, using.connection),
             _ => {}
@@ -181,29 +193,36 @@ impl Shared {
         if let Request::SetLock { file: Target::Open(own), ask } = &req {
             self.opens.locked(*own, *ask);
         }
-        if let Some(done) = done
-            && done.order != 0
-        {
-            let ino = file_of(&req).and_then(|file| self.opens.ino(file));
-            if let Some((request, file, made)) = kept::repeatable(req, ino, &reply, &done) {
-                let changed =
-                    |ino| self.looked_up.generation(ino).map(|generation| (ino, generation));
-                let inode = made.or_else(|| file.and_then(changed));
-                let (credentials, instance, tried) = (cred.clone(), using.instance, None);
-                let proofs = self.proofs_of(&request, (file, made));
-                self.kept.add(kept::Change {
-                    request,
-                    credentials,
-                    proofs,
-                    file,
-                    inode,
-                    instance,
-                    done,
-                    tried,
-                });
-            }
+        if let Some(done) = done.filter(|done| done.order != 0) {
+            self.keep(using, (cred, req), (&reply, done));
         }
         Ok(reply)
+    }
+
+    /// Keeps a change that was answered, until it is known to be durable.
+    fn keep(
+        &self,
+        using: &Using<'_>,
+        (cred, req): (&Credentials, Request),
+        (reply, done): (&Reply, Done),
+    ) {
+        let instance = using.instance;
+        if let Reply::Compounded(Compounded::Done { files, .. }) = reply {
+            return self.kept.add_loose(files, (instance, done.order));
+        }
+        let ino = file_of(&req).and_then(|file| self.opens.ino(file));
+        let Some((request, file, made)) = kept::repeatable(req, ino, reply, &done) else { return };
+        let generation = |ino| {
+            let looked_up = self.looked_up.generation(ino);
+            looked_up.or_else(|| self.opens.proves(ino).map(|proven| proven.generation))
+        };
+        let changed = |ino| generation(ino).map(|generation| (ino, generation));
+        let inode = made.or_else(|| file.and_then(changed));
+        let (credentials, tried) = (cred.clone(), None);
+        let proofs = self.proofs_of(&request, (file, made));
+        let change =
+            kept::Change { request, credentials, proofs, file, inode, instance, done, tried };
+        self.kept.add(change);
     }
 
     /// What a server that checks callers has granted of what a change names, that changes this file
@@ -216,12 +235,14 @@ impl Shared {
         let named = request.names().inodes.into_iter().flatten().copied();
         let named = named.chain(file).chain(made.map(|(ino, _)| ino));
         let referred = named.filter_map(|ino| self.looked_up.known(ino)?.proven());
-        let writes = file.and_then(|ino| self.opens.proves_writing(ino));
-        referred.chain(writes).collect()
+        let opened = file.and_then(|ino| self.opens.proves(ino));
+        referred.chain(opened).collect()
     }
 
     /// What the steps of a compound have opened is known by the client's own numbers.
-    fn opened_by(&self, values: &mut [Value], proofs: &[Proof]) {
+    fn opened_by(&self, req: &Request, compounded: &mut Compounded, proofs: &[Proof]) {
+        let Request::Compound(compound) = req else { return };
+        let Compounded::Done { values, .. } = compounded else { return };
         let mut proofs = proofs.iter().copied();
         for value in values {
             if let Value::File { ino, generation, open: Some((handle, access)) } = value {
@@ -229,6 +250,11 @@ impl Shared {
                 *handle = self.opens.opened_only(file, *handle, proofs.next());
             }
         }
+        let closed = compound.steps.iter().filter_map(|step| match step {
+            Step::Close { file: FileArg::Open(own) } => Some(*own),
+            _ => None,
+        });
+        closed.for_each(|own| self.opens.closed(own));
     }
 
     /// What a request gives back is given back here. Must the server know now? A program that ends
@@ -354,6 +380,19 @@ pub(super) fn was_done(req: &Request, error: &Error) -> bool {
         Request::SetXattr { mode: XattrMode::Create, .. } => is(libc::EEXIST),
         _ => false,
     }
+}
+
+/// Is it a compound that changes bytes and attributes alone, and of which nothing is promised but
+/// that all of it is there after a crash or nothing?
+fn may_be_lost(req: &Request) -> bool {
+    let Request::Compound(compound) = req else { return false };
+    let names = |step: &Step| {
+        matches!(
+            step,
+            Step::Create { .. } | Step::Rename { .. } | Step::Link { .. } | Step::Unlink { .. }
+        )
+    };
+    compound.level == Level::Visible && !compound.steps.iter().any(names)
 }
 
 /// What several files share cannot be repeated: it is durable when it is answered.

@@ -78,6 +78,8 @@ struct State {
     stale: HashSet<InodeNr>,
     /// Files that are open nowhere and have lost changes.
     failed: HashSet<InodeNr>,
+    /// Changes were lost since somebody was told so who syncs everything.
+    any_lost: bool,
 }
 
 /// What a client has open.
@@ -168,12 +170,13 @@ impl Opens {
         self.lock().open.iter().map(of).collect()
     }
 
-    /// By what a server knows that bytes of the file may be changed by its number.
-    pub fn proves_writing(&self, ino: InodeNr) -> Option<Proven> {
+    /// By what a server knows that the file may be named, and its bytes changed by its number if it
+    /// is open for that.
+    pub fn proves(&self, ino: InodeNr) -> Option<Proven> {
         let writes = |open: &&Open| matches!(open.how, How::File(access) if access.writes());
         let state = self.lock();
-        let open = state.open.values().filter(|open| open.ino == ino).find(writes);
-        open.and_then(|open| open.proven)
+        let own = || state.open.values().filter(|open| open.ino == ino);
+        own().find(writes).or_else(|| own().next()).and_then(|open| open.proven)
     }
 
     /// It was opened again, or was not.
@@ -186,6 +189,7 @@ impl Opens {
     /// Changes of a file were lost: its next sync is an error.
     pub fn lose(&self, ino: InodeNr) {
         let mut state = self.lock();
+        state.any_lost = true;
         let mut any = false;
         for open in state.open.values_mut().filter(|open| open.ino == ino) {
             (open.failed, any) = (true, true);
@@ -212,6 +216,11 @@ impl Opens {
                 None => false,
             },
         }
+    }
+
+    /// Were changes of any file lost since this was asked last?
+    pub fn take_any_lost(&self) -> bool {
+        std::mem::take(&mut self.lock().any_lost)
     }
 
     /// These inodes are gone.

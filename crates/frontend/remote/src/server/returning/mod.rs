@@ -11,12 +11,12 @@ mod state;
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
+use super::identity::Whose;
 use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
-use siftfs_keys::Fingerprint;
 use siftfs_proto::{FileService, Owed, Recovered, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};
@@ -69,6 +69,16 @@ pub(super) struct Clients {
 pub(super) struct Connection {
     pub client: u64,
     number: u64,
+}
+
+/// A client that comes, or comes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comes {
+    pub returning: Returning,
+    /// Whose it is; none of the server's own user, and of root.
+    pub whose: Option<Whose>,
+    /// It is a program, and not a kernel.
+    pub is_program: bool,
 }
 
 /// How a connection ends.
@@ -175,18 +185,13 @@ impl Clients {
     ///
     /// # Errors
     /// There are too many, or the book cannot be written.
-    pub fn arrive(
-        &self,
-        returning: Returning,
-        key: Option<Fingerprint>,
-        outbox: &Arc<Outbox>,
-    ) -> Result<(Back, Connection)> {
-        let Returning { client: id, instance } = returning;
+    pub fn arrive(&self, comes: Comes, outbox: &Arc<Outbox>) -> Result<(Back, Connection)> {
+        let Comes { returning: Returning { client: id, instance }, whose, is_program } = comes;
         let mut state = self.lock();
         let now = Instant::now();
         state.forget(now);
         if !state.clients.contains_key(&id) {
-            state.has_room(key)?;
+            state.make_room(whose)?;
         }
         state.connections += 1;
         let number = state.connections;
@@ -214,7 +219,7 @@ impl Clients {
         }
         let client = state.clients.entry(id).or_default();
         let returns = known && !matches!(back, Back::New | Back::Unknown);
-        client.key = key;
+        (client.whose, client.is_program) = (whose, is_program);
         client.connects((number, outbox.clone()), now, returns);
         client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
@@ -284,7 +289,7 @@ impl Clients {
                 true => self.once(connection, (*place, *number, *number), over),
                 false => Verdict::Over,
             },
-            (_, None) => match self.wait_open(&over) {
+            (_, None | Some(Change::Loose)) => match self.wait_open(&over) {
                 true => Verdict::Run,
                 false => Verdict::Over,
             },
@@ -445,7 +450,7 @@ impl Clients {
             | Change::Kept(Kept { place, number, .. }) => {
                 client.end((*place, *number), (result, owed), done);
             }
-            Change::Reclaim => {}
+            Change::Reclaim | Change::Loose => {}
         }
         if done.order != 0 {
             client.keeps(file, done.order);

@@ -53,7 +53,14 @@ fn found(epoch: u64) -> Option<Recovered> {
 }
 
 fn arrive(clients: &Clients, client: u64, instance: u64) -> (Back, Connection) {
-    clients.arrive(Returning { client, instance }, None, &outbox()).unwrap()
+    let returning = Returning { client, instance };
+    clients.arrive(Comes { returning, whose: None, is_program: false }, &outbox()).unwrap()
+}
+
+fn program(clients: &Clients, client: u64, whose: Option<Whose>) -> Result<Connection> {
+    let returning = Returning { client, instance: 0 };
+    let comes = Comes { returning, whose, is_program: true };
+    clients.arrive(comes, &outbox()).map(|(_, connection)| connection)
 }
 
 fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
@@ -399,6 +406,38 @@ fn a_lost_connection_keeps_its_session() {
     assert_eq!(leave(&clients, sixth, Leaving::Lost), 0);
     let (_, seventh) = arrive(&clients, 1, clients.instance);
     assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");
+}
+
+/// Programs come and go: one that has left is forgotten at once, one that is away soon, and where
+/// there is no room the one that has ended is the first to go. One key has not all the room.
+#[test]
+fn programs_make_room() {
+    let clients = Clients::new(VOLUME, Before::default()).unwrap();
+    let key = Some([1; 32]);
+    let all: Vec<_> = (1..=64).map(|id| program(&clients, id, key).unwrap()).collect();
+    assert!(matches!(program(&clients, 100, key), Err(Error::Refused(_))), "one too many");
+    program(&clients, 101, Some([2; 32])).unwrap();
+    assert_eq!(leave(&clients, all[0], Leaving::ForGood), 1);
+    let next = program(&clients, 102, key).unwrap();
+    // The connection is lost, and its client may come back.
+    assert_eq!(leave(&clients, next, Leaving::Lost), 0);
+    assert!(matches!(program(&clients, 103, key), Err(Error::Refused(_))), "it is waited for");
+    assert_eq!(leave(&clients, all[1], Leaving::Ended), 1);
+    program(&clients, 104, key).unwrap();
+    assert!(clients.take_gone().contains(&2), "its process had ended");
+
+    let (_, mount) = arrive(&clients, 200, 0);
+    let other = program(&clients, 201, None).unwrap();
+    assert_eq!(leave(&clients, mount, Leaving::Ended), 1);
+    assert_eq!(leave(&clients, other, Leaving::Ended), 1);
+    let known = |after: u64| {
+        let mut state = clients.lock();
+        state.forget(Instant::now() + Duration::from_secs(after));
+        [200, 201].map(|id| state.clients.contains_key(&id))
+    };
+    assert_eq!(known(5), [true, true]);
+    assert_eq!(known(11), [true, false]);
+    assert_eq!(known(61), [false, false]);
 }
 
 /// A change of names that a server carried out before it ended in order, and whose answer the

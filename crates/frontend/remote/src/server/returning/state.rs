@@ -3,19 +3,17 @@
 use super::book::{Book, Part};
 use super::client::{Client, Progress};
 use super::{Connection, GRACE};
+use crate::server::identity::Whose;
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_calls::Kept;
-use siftfs_keys::Fingerprint;
 use siftfs_proto::Recovered;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long a client may be away from a server that lives before it is forgotten.
-const AWAY: Duration = Duration::from_secs(60);
 /// Clients that a server knows.
 const CLIENTS: usize = 256;
-/// Of those, clients with the same key.
-const OF_ONE_KEY: usize = 32;
+/// Of those, clients of the same key or user.
+const OF_ONE: usize = 64;
 /// How long others wait for clients that go on coming back, but do not come to the end.
 const ALL: Duration = Duration::from_secs(30);
 
@@ -38,18 +36,29 @@ pub(super) struct State {
 }
 
 impl State {
-    /// May one more client with this key come?
+    /// Makes room for one more client of this key or user: programs that have most likely ended are
+    /// forgotten first.
     ///
     /// # Errors
     /// A message.
-    pub fn has_room(&self, key: Option<Fingerprint>) -> Result<()> {
+    pub fn make_room(&mut self, whose: Option<Whose>) -> Result<()> {
+        if self.has_room(whose).is_err() {
+            let ended = |client: &Client| client.is_program && client.is_gone();
+            self.forget_those(ended);
+        }
+        self.has_room(whose)
+    }
+
+    fn has_room(&self, whose: Option<Whose>) -> Result<()> {
         let refuse = |why| Err(Error::Refused(why));
         if self.clients.len() >= CLIENTS {
             return refuse(format!("too many clients come back, at most {CLIENTS}"));
         }
-        let own = self.clients.values().filter(|client| client.key == key).count();
-        match key.is_some() && own >= OF_ONE_KEY {
-            true => refuse(format!("too many clients of one key come back, at most {OF_ONE_KEY}")),
+        let own = self.clients.values().filter(|client| client.whose == whose).count();
+        match whose.is_some() && own >= OF_ONE {
+            true => {
+                refuse(format!("too many clients of one key or user come back, at most {OF_ONE}"))
+            }
             false => Ok(()),
         }
     }
@@ -115,9 +124,12 @@ impl State {
 
     /// Clients that are away for too long are not waited for after a death.
     pub fn forget(&mut self, now: Instant) {
-        let away = |c: &Client| c.connection.is_none() && !c.has_earlier() && now - c.since > AWAY;
+        self.forget_those(|client| client.is_away(now));
+    }
+
+    fn forget_those(&mut self, which: impl Fn(&Client) -> bool) {
         let gone: Vec<u64> =
-            self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
+            self.clients.iter().filter(|(_, c)| which(c)).map(|(id, _)| *id).collect();
         for client in gone {
             self.clients.remove(&client);
             self.strike_out(client);
