@@ -4,7 +4,8 @@ use super::config::{Config, Mutation};
 use super::runtime::Change;
 use super::server::{Known, REPEATS};
 use super::state::{
-    Back, Broken, CLIENTS, Found, Kept, Part, Phase, Progress, Reply, Server, Session, Snapshot, Told, Up, bit,
+    Back, Broken, CLIENTS, Found, Kept, Part, Phase, Progress, Reply, Server, Session, Snapshot,
+    Told, Up, bit,
 };
 
 impl Snapshot {

@@ -145,7 +145,11 @@ impl Daemon {
     /// Serves the volume there until what is returned is dropped. Mounts go on without that.
     /// Clients of a daemon before this one that has died repeat what they keep before this kernel
     /// changes anything. If it is not served, a later server must not have them do it after that.
-    fn listen(&self, listeners: Vec<Clients>, volume: &Origin) -> Result<Option<Listening>, Failure> {
+    fn listen(
+        &self,
+        listeners: Vec<Clients>,
+        volume: &Origin,
+    ) -> Result<Option<Listening>, Failure> {
         let Origin::Local(volume) = volume else { return Ok(None) };
         if listeners.is_empty() {
             return Ok(None);

@@ -223,8 +223,10 @@ impl Prover {
         for shown in proofs.iter().filter(|shown| self.holds(shown)) {
             let Proven { ino, generation, grant, .. } = *shown;
             let held = Held { ino, generation, count: 1 };
-            if self.power.hold(vec![held]).is_ok_and(|gone| gone.is_empty()) {
-                lent.inodes.push(ino);
+            let Ok(gone) = self.power.hold(vec![held]) else { continue };
+            // What is gone counts, too, and is given back.
+            lent.inodes.push(ino);
+            if gone.is_empty() {
                 if let Grant::Open(_) = grant
                     && let Ok(handle) = self.power.open(ino, grant)
                 {

@@ -9,7 +9,7 @@ use crate::client::{Again, Client, Watch};
 use siftfs_base::{Error, InodeNr, Result};
 use siftfs_calls::{Back, Change, Kept, Proven, Returning, ToServer};
 use siftfs_proto::{Credentials, FileService, HOLD_MOST, Held, Reply, Request, Target};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -155,15 +155,12 @@ impl Shared {
         match &request {
             Request::Release { handle } => self.opens.closed(*handle),
             Request::CloseLocks { ino, owner, .. } => self.opens.close_locks(*ino, *owner),
-            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
-                self.looked_up.asks(&request);
-                return;
-            }
             _ => {}
         }
         if known && let Err(error) = client.call(cred, sent) {
             tracing::debug!(%error, "given back late");
         }
+        self.forgotten(&request);
     }
 
     /// # Errors
@@ -266,17 +263,18 @@ impl Shared {
             let inodes = part.iter().map(|(held, _)| *held).collect();
             let proofs = part.iter().filter_map(|(_, proven)| *proven).collect();
             let held = ask(client, (Request::HoldMany { inodes }, proofs))?;
-            let gone = held.and_then(Reply::gone);
-            match gone {
+            let all = part.iter().map(|(held, _)| (held.ino, held.generation));
+            match held.and_then(Reply::gone) {
                 Ok(gone) => {
                     if !gone.is_empty() {
                         tracing::warn!(?gone, "files are gone with the server");
                     }
-                    self.opens.gone(gone);
+                    let gone: HashSet<InodeNr> = gone.into_iter().collect();
+                    self.opens.gone(all.filter(|(ino, _)| gone.contains(ino)));
                 }
                 Err(error) => {
                     tracing::error!(%error, "files that are known are not to be found again");
-                    self.opens.gone(part.iter().map(|(held, _)| held.ino));
+                    self.opens.gone(all);
                 }
             }
         }

@@ -54,8 +54,7 @@ fn begins(path: &Path, last: u64, next: u64, found: Option<&Recovered>) {
 
 /// The server of a volume that is in this epoch.
 fn takes_up(path: &Path, number: u64) -> Arc<Clients> {
-    let before =
-        Before { book: Some(path.into()), epoch: epoch(number), ..Before::default() };
+    let before = Before { book: Some(path.into()), epoch: epoch(number), ..Before::default() };
     Arc::new(Clients::new(VOLUME, before).unwrap())
 }
 
