@@ -71,12 +71,7 @@ impl Mount {
     fn create(&self, name: &str) -> InodeNr {
         let create = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
         let (attr, _) = self.ask(create).unwrap().created().unwrap();
-        let write = Request::Write {
-            file: attr.ino.into(),
-            offset: 0,
-            data: name.as_bytes().repeat(100),
-            append: false,
-        };
+        let write = Request::write(attr.ino, 0, name.as_bytes().repeat(100));
         self.ask(write).unwrap();
         attr.ino
     }

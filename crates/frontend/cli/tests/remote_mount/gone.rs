@@ -31,7 +31,7 @@ fn nameless(dir: &str) -> (File, u64) {
 
 /// linkat(2) of a descriptor.
 fn link(file: &File, name: &Path) -> std::io::Result<()> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let own = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     Ok(rustix::fs::linkat(CWD, own, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
