@@ -15,7 +15,7 @@ mod session;
 mod slots;
 
 pub use bounds::{bounded, bounded_machine};
-pub use returning::Before;
+pub use returning::{Before, Begins, VolumeEpoch, give_up_book, note_epoch};
 
 use crate::Listener;
 use crate::executors::{Execution, Executors};

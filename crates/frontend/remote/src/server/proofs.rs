@@ -80,7 +80,11 @@ impl Power {
         let held = Held { ino: known.ino, generation: known.generation, count: 1 };
         match self.hold(vec![held])?.is_empty() {
             true => self.attr(known.ino),
-            false => Err(errno(libc::ESTALE)),
+            false => {
+                // What is gone counts, too.
+                self.call(Request::Forget { ino: known.ino, count: 1 })?;
+                Err(errno(libc::ESTALE))
+            }
         }
     }
 }
@@ -249,9 +253,10 @@ impl Lent<'_> {
     /// Counts a reference to a file, if it is there.
     fn refers_to(&mut self, (ino, generation): (InodeNr, u32)) -> bool {
         let held = Held { ino, generation, count: 1 };
-        let is_there = self.prover.power.hold(vec![held]).is_ok_and(|gone| gone.is_empty());
-        self.inodes.extend(is_there.then_some(ino));
-        is_there
+        let Ok(gone) = self.prover.power.hold(vec![held]) else { return false };
+        // What is gone counts, too, and is given back.
+        self.inodes.push(ino);
+        gone.is_empty()
     }
 }
 

@@ -55,6 +55,7 @@ impl Shared {
             }
             sent += 1;
             let said = self.call_once(&using, cred, &req, change);
+            self.forgotten(&req);
             let ((result, noted), owed) = said?;
             match result {
                 Err(Error::Link(_)) if using.client.lost().is_some() => {
@@ -101,7 +102,7 @@ impl Shared {
         change: Option<Change>,
     ) -> Result<(Said, Owed)> {
         let mut sent = req.clone();
-        if Kind::of(req) != Kind::GivesBack && kind::names_one(req, |ino| self.opens.is_gone(ino)) {
+        if Kind::of(req) != Kind::GivesBack && self.names_gone(req) {
             return Err(errno(libc::ESTALE));
         }
         let lost = match req {
@@ -134,6 +135,27 @@ impl Shared {
             }
         }
         Ok((said, owed))
+    }
+
+    /// Does a request name an inode that is gone? The kernel itself refuses what names one whose
+    /// number it knows to be another file's, but for the file of a link(2), and a directory in
+    /// which a file without a name is made. Of these nobody can say which of both is meant.
+    fn names_gone(&self, req: &Request) -> bool {
+        let either = match req {
+            Request::Link { ino, .. } => self.opens.is_shared(*ino),
+            Request::TmpFile { parent, .. } => self.opens.is_shared(*parent),
+            _ => false,
+        };
+        either || kind::names_one(req, |ino| self.opens.is_gone(ino))
+    }
+
+    /// The kernel has given references back: does it refer to nothing more of that number?
+    pub(super) fn forgotten(&self, req: &Request) {
+        if let Request::Forget { ino, .. } = req
+            && !self.looked_up.counts(*ino)
+        {
+            self.opens.is_forgotten(*ino);
+        }
     }
 
     /// Puts the server's numbers of tickets and sections in place of the client's.
@@ -171,9 +193,13 @@ impl Shared {
             Some(Proven { ino, generation, grant: how.grant(), proof })
         };
         match &mut reply {
-            Reply::Entry(attr) => self.opens.is_not_gone(attr.ino),
+            Reply::Entry(attr) => self.opens.is_there(attr.ino, attr.generation),
+            Reply::Dir(entries) => {
+                let attrs = entries.iter().filter_map(|entry| entry.attr.as_ref());
+                attrs.for_each(|attr| self.opens.is_there(attr.ino, attr.generation));
+            }
             Reply::Created { attr, handle } => {
-                self.opens.is_not_gone(attr.ino);
+                self.opens.is_there(attr.ino, attr.generation);
                 let how = How::File(Access::Both);
                 let proven = proven(attr.ino, attr.generation, how);
                 *handle = self.opens.opened((attr.ino, how), *handle, proven);
@@ -278,13 +304,6 @@ impl Shared {
                     self.opens.closed(*handle);
                 }
                 is_open
-            }
-            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
-                self.looked_up.asks(req);
-                if !self.looked_up.counts(*ino) {
-                    self.opens.is_not_gone(*ino);
-                }
-                false
             }
             Request::CloseLocks { ino, owner, .. } => {
                 self.opens.close_locks(*ino, *owner);

@@ -157,15 +157,12 @@ impl Shared {
         match &request {
             Request::Release { handle } => self.opens.closed(*handle),
             Request::CloseLocks { ino, owner, .. } => self.opens.close_locks(*ino, *owner),
-            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
-                self.looked_up.asks(&request);
-                return;
-            }
             _ => {}
         }
         if known && let Err(error) = client.call(cred, sent) {
             tracing::debug!(%error, "given back late");
         }
+        self.forgotten(&request);
     }
 
     /// # Errors
@@ -270,17 +267,18 @@ impl Shared {
             let inodes = part.iter().map(|(held, _)| *held).collect();
             let proofs = part.iter().filter_map(|(_, proven)| *proven).collect();
             let held = ask(client, (Request::HoldMany { inodes }, proofs))?;
-            let gone = held.and_then(Reply::gone);
-            match gone {
+            let all = part.iter().map(|(held, _)| (held.ino, held.generation));
+            match held.and_then(Reply::gone) {
                 Ok(gone) => {
                     if !gone.is_empty() {
                         tracing::warn!(?gone, "files are gone with the server");
                     }
-                    self.opens.gone(gone);
+                    let gone: HashSet<InodeNr> = gone.into_iter().collect();
+                    self.opens.gone(all.filter(|(ino, _)| gone.contains(ino)));
                 }
                 Err(error) => {
                     tracing::error!(%error, "files that are known are not to be found again");
-                    self.opens.gone(part.iter().map(|(held, _)| held.ino));
+                    self.opens.gone(all);
                 }
             }
         }
@@ -326,8 +324,10 @@ impl Shared {
             if let Entry::Vacant(file) = files.entry(*ino) {
                 let inodes = vec![Held { ino: *ino, generation: *generation, count: 1 }];
                 let held = ask(client, (Request::HoldMany { inodes }, Vec::new()))?;
-                let is_there = held.and_then(Reply::gone).is_ok_and(|gone| gone.is_empty());
-                file.insert(is_there);
+                let missing = held.and_then(Reply::gone);
+                let is_there = missing.as_ref().is_ok_and(Vec::is_empty);
+                // What is gone counts, too.
+                file.insert(missing.is_ok());
                 if !is_there || nothing_known {
                     gone.insert(*ino);
                     lose(*ino, &"the file, or what was before, is not there");
@@ -341,14 +341,14 @@ impl Shared {
                 }
             }
         }
-        for (ino, is_there) in files {
+        for (ino, counts) in files {
             let sync = Request::Fsync { file: ino.into(), datasync: false };
             if !gone.contains(&ino)
                 && let Err(error) = ask(client, (sync, Vec::new()))?
             {
                 lose(ino, &error);
             }
-            if is_there {
+            if counts {
                 give(client, Request::Forget { ino, count: 1 })?;
             }
         }

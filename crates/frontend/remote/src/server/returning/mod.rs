@@ -4,11 +4,13 @@
 mod book;
 mod calls;
 mod client;
+mod epochs;
 mod keeper;
 mod sessions;
 mod state;
 
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
+pub use epochs::{Begins, VolumeEpoch, give_up_book, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
 
 use super::identity::Whose;
@@ -17,7 +19,7 @@ use book::{Book, Part};
 use client::{Client, Repeated};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
-use siftfs_proto::{FileService, Owed, Recovered, Reply};
+use siftfs_proto::{FileService, Owed, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -34,7 +36,8 @@ const ANEW: Duration = Duration::from_secs(2);
 /// How often a call that waits looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where a server has its book, and what a recovery found before it opened the volume.
+/// Where a server has its book, and what it has to know of the volume. What a recovery found is in
+/// the book by then ([`note_epoch`]).
 #[derive(Debug, Default)]
 pub struct Before {
     /// The book's path; without one, nothing survives the server.
@@ -43,15 +46,13 @@ pub struct Before {
     /// granted to clients whose callers are checked; it is made if it is not there.
     pub secret: Option<PathBuf>,
     /// The volume's epoch.
-    pub epoch: u64,
-    /// What the volume's recovery found; `None` if there was none, or nobody knows.
-    pub found: Option<Arc<Recovered>>,
+    pub epoch: VolumeEpoch,
 }
 
 /// The clients of a server that come back.
 pub(super) struct Clients {
     pub instance: u64,
-    epoch: u64,
+    epoch: VolumeEpoch,
     volume: [u8; 16],
     /// Where the book is.
     path: Option<PathBuf>,
@@ -117,17 +118,15 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: path, epoch, found, .. } = before;
+        let Before { book: path, epoch, .. } = before;
         let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
-        match (parts.last_mut(), found) {
-            (Some((_, newest)), _) if newest.ended => {}
-            (Some((_, newest)), Some(found)) if newest.epoch == found.epoch => {
-                newest.found = Some((*found).clone());
+        if let Some((_, newest)) = parts.last_mut() {
+            match newest.fits(epoch) {
+                true => newest.epochs.clear(),
+                // The volume was served, or recovered, elsewhere since: nothing is known of what
+                // clients have kept.
+                false => parts.clear(),
             }
-            // The volume was served, or recovered, elsewhere since: nothing is known of what
-            // clients have kept.
-            (Some(_), _) => parts.clear(),
-            (None, _) => {}
         }
         // Two deaths in a row may leave clients of both; older ones had their grace time.
         let keep = parts.len().saturating_sub(4);
@@ -536,7 +535,7 @@ impl Clients {
             // Nobody comes back.
             Some(book) if state.clients.is_empty() && state.expected.is_empty() => book.remove(),
             Some(mut book) => {
-                let replies = state.replies(self.epoch);
+                let replies = state.replies(self.epoch.number);
                 book.ended(&replies)
             }
             None => Ok(()),

@@ -42,10 +42,27 @@ fn outbox() -> Arc<Outbox> {
     Arc::new(Outbox::new(Arc::new(Nobody)))
 }
 
-fn server(path: &Path, epoch: u64, found: Option<Recovered>) -> Arc<Clients> {
-    let before =
-        Before { book: Some(path.into()), epoch, found: found.map(Arc::new), ..Before::default() };
+fn epoch(number: u64) -> VolumeEpoch {
+    VolumeEpoch { number, nonce: 100 * number }
+}
+
+/// A volume's epoch begins, of which the header names the one before; and that was recovered.
+fn begins(path: &Path, last: u64, next: u64, found: Option<&Recovered>) {
+    let (last, next) = (epoch(last), epoch(next));
+    note_epoch(path, Begins { volume: VOLUME, last, next, found }).unwrap();
+}
+
+/// The server of a volume that is in this epoch.
+fn takes_up(path: &Path, number: u64) -> Arc<Clients> {
+    let before = Before { book: Some(path.into()), epoch: epoch(number), ..Before::default() };
     Arc::new(Clients::new(VOLUME, before).unwrap())
+}
+
+/// A server that has opened the volume, in this epoch, and has found what one before it left.
+fn server(path: &Path, number: u64, found: Option<Recovered>) -> Arc<Clients> {
+    let last = found.as_ref().map_or(number - 1, |found| found.epoch);
+    begins(path, last, number, found.as_ref());
+    takes_up(path, number)
 }
 
 fn found(epoch: u64) -> Option<Recovered> {
@@ -501,4 +518,22 @@ fn the_grace_time_ends() {
     let (back, late) = arrive(&second, 2, first.instance);
     assert_eq!(back, Back::Unknown);
     assert!(matches!(admit(&second, late, kept(first.instance, 1, 0, 1)), Verdict::Refused(_)));
+}
+
+/// A server dies when the volume is recovered and open, and before it has a part of its own. The
+/// next one finds an epoch with nothing in it, and knows the clients of the one before.
+#[test]
+fn a_death_before_the_own_part_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    arrive(&first, 1, 0);
+    let of = first.instance;
+    begins(&path, 4, 5, found(4).as_ref());
+    begins(&path, 5, 6, None);
+    let second = server(&path, 7, found(6));
+    let (back, connection) = arrive(&second, 1, of);
+    assert_eq!(back, Back::Again);
+    assert!(is_there(&admit(&second, connection, kept(of, 1, 50, 1))));
+    assert!(runs(&admit(&second, connection, kept(of, 2, 51, 2))));
 }
