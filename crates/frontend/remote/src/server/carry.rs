@@ -21,6 +21,10 @@ impl Session<'_> {
         let clients = &self.server.clients;
         let file = file_of(&call.request, |handle| self.answers.opened(handle));
         let over = || self.over.load(Ordering::Acquire);
+        if call.entry.is_none() {
+            // It may wait for clients that come back.
+            self.desk.call();
+        }
         match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
             Verdict::Run => self.run(call, file),
             Verdict::Answered(result, done, owed) => {
@@ -108,6 +112,9 @@ impl Session<'_> {
                 return self.answers.give(own, error, true);
             }
         };
+        if entry.waits() {
+            self.desk.call();
+        }
         let Some(turn) = entry.begin() else {
             not_carried_out();
             return self.not_begun(own);
