@@ -6,6 +6,7 @@
 
 use crate::crossed::{Counters, Crossed};
 use crate::handshake::{Agreement, End};
+use crate::processors;
 use crate::watch::Watch;
 use crate::{Connection, Peer, Received, Receiver, Sender, TransportOptions};
 use siftfs_base::{Error, Result, SharedBlock};
@@ -133,7 +134,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     let limits = Limits { version, max_message, slots };
     let (ours, theirs) = end.parties::<P>();
     let now = Instant::now();
-    let one_cpu = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+    let spins = !processors::are_one(process);
     let link = Arc::new(Link {
         tick: options.heartbeat.min(options.stall / 4).max(Duration::from_millis(1)),
         options: options.clone(),
@@ -155,8 +156,8 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
             pending_bytes: 0,
             ended: false,
             silence: Silence { looked: now, silent: Duration::ZERO },
-            // Spinning keeps the peer from running where there is one processor.
-            spin: if one_cpu { Duration::ZERO } else { options.spin },
+            // Spinning keeps the peer from running where both have one processor.
+            spin: if spins { options.spin } else { Duration::ZERO },
         }),
         peer: peer.clone(),
     });
