@@ -36,10 +36,12 @@ struct Slot {
     bytes: u64,
     /// It waits for another program.
     long: bool,
-    /// Its caller waits, and does not receive.
+    /// Its caller waits for the answer, or looks whether it can receive.
     waits: bool,
     /// Its caller is to receive.
     receives: bool,
+    /// Its caller sleeps.
+    sleeps: bool,
 }
 
 /// How long a call may keep its slot.
@@ -59,8 +61,10 @@ struct State {
     slots: Vec<Slot>,
     /// Calls under way that wait for other programs.
     long: usize,
-    /// Callers that wait, and do not receive.
+    /// Callers that wait for their answers.
     waiting: usize,
+    /// Callers that wait for a slot.
+    entering: usize,
     free: Vec<u32>,
     bytes: u64,
     /// Why nothing can be called any more.
@@ -91,6 +95,7 @@ impl Slots {
             slots: std::iter::repeat_with(Slot::default).take(count).collect(),
             long: 0,
             waiting: 0,
+            entering: 0,
             free: (0..slots).rev().collect(),
             bytes: 0,
             broken: None,
@@ -140,8 +145,12 @@ impl Slots {
             Then::Wake => {
                 let found = state.slots.get_mut(slot as usize).expect("a call began there");
                 found.answer = Some(said);
+                let sleeps = found.sleeps;
                 drop(state);
-                self.answered.get(slot as usize).expect("one per slot").notify_one();
+                // One that has received it itself needs no waking.
+                if sleeps {
+                    self.answered.get(slot as usize).expect("one per slot").notify_one();
+                }
             }
             Then::Call(done) => {
                 self.release(&mut state, slot);
@@ -156,7 +165,9 @@ impl Slots {
         state.bytes -= std::mem::take(&mut found.bytes);
         state.long -= usize::from(std::mem::take(&mut found.long));
         state.free.push(slot);
-        self.room.notify_all();
+        if state.entering > 0 {
+            self.room.notify_all();
+        }
     }
 
     /// Has one of the callers that wait receive; false if none does.
@@ -169,8 +180,11 @@ impl Slots {
         let Some(at) = state.slots.iter().position(waits) else { return false };
         let found = state.slots.get_mut(at).expect("it was found");
         found.receives = true;
+        let sleeps = found.sleeps;
         drop(state);
-        self.answered.get(at).expect("one per slot").notify_one();
+        if sleeps {
+            self.answered.get(at).expect("one per slot").notify_one();
+        }
         true
     }
 
@@ -257,7 +271,9 @@ impl Entry<'_> {
                 Some(slot) => state.free.push(slot),
                 None => {}
             }
+            state.entering += 1;
             state = slots.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.entering -= 1;
         }
     }
 
@@ -282,8 +298,9 @@ impl Entry<'_> {
             receive();
             state = slots.lock();
             let goes_on = |state: &mut State| {
-                let found = state.slots.get(at).expect("a call began there");
-                found.answer.is_none() && !found.receives
+                let found = state.slots.get_mut(at).expect("a call began there");
+                found.sleeps = found.answer.is_none() && !found.receives;
+                found.sleeps
             };
             state = answered.wait_while(state, goes_on).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;

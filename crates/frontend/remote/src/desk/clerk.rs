@@ -117,3 +117,7 @@ impl Drop for Clerk {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "clerk_tests.rs"]
+mod tests;
