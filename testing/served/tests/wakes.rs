@@ -7,7 +7,10 @@ use siftfs_proto::{Cache, Credentials, FileService, Opening, ROOT_INO, Reply, Re
 use siftfs_remote::{Claim, Served};
 use siftfs_served::{Setup, Way};
 use std::fs;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// One test at a time has threads.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn driver() -> Driver {
     let (_, media) = mem_media(&base_image_of(VolumeKind::SMALL));
@@ -35,6 +38,7 @@ fn sleeps(names: &[&str]) -> u64 {
 #[test]
 fn one_thread_of_each_side_sleeps_for_a_call() {
     const CALLS: u64 = 100;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let driver = driver();
     for way in [Way::Shared, Way::Unix, Way::Secret] {
         let setup = Setup::new(&driver.volume, way);
@@ -91,11 +95,11 @@ impl Served for Waits {
 }
 
 impl FileService for WaitingSession {
-    /// A sync waits until attributes have been asked for.
+    /// A checkpoint waits until attributes have been asked for.
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         let (came, woken) = &*self.came;
         match req {
-            Request::SyncAll => {
+            Request::Checkpoint => {
                 let came = came.lock().unwrap();
                 *woken.wait_while(came, |came| !*came).unwrap() = false;
             }
@@ -113,6 +117,7 @@ impl FileService for WaitingSession {
 /// the other: the session is listened to all the same (rule R51), and both are answered.
 #[test]
 fn r51_a_call_that_waits_does_not_keep_the_receiver() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let driver = driver();
     for way in Way::TRUSTED {
         let (volume, came) = (driver.volume.served("volume"), Arc::default());
@@ -125,7 +130,7 @@ fn r51_a_call_that_waits_does_not_keep_the_receiver() {
             }
             std::thread::scope(|scope| {
                 let calls = setup.server.counts().calls;
-                let waits = scope.spawn(|| ask(&client, Request::SyncAll));
+                let waits = scope.spawn(|| ask(&client, Request::Checkpoint));
                 while setup.server.counts().calls == calls {
                     std::thread::yield_now();
                 }

@@ -15,9 +15,8 @@ pub(crate) fn are_one(peer: Option<Peer>) -> bool {
 }
 
 fn is_one(own: &CpuSet, theirs: Option<&CpuSet>) -> bool {
-    let others = |theirs: &CpuSet| {
-        (0..CpuSet::MAX_CPU).any(|cpu| theirs.is_set(cpu) && !own.is_set(cpu))
-    };
+    let others =
+        |theirs: &CpuSet| (0..CpuSet::MAX_CPU).any(|cpu| theirs.is_set(cpu) && !own.is_set(cpu));
     own.count() == 1 && !theirs.is_some_and(others)
 }
 

@@ -3,11 +3,11 @@
 
 use super::slots::{Entry, Noted, Said};
 use super::{Caching, Link};
+use crate::desk::Held;
 use siftfs_base::{Error, Result, corrupt};
 use siftfs_calls::{Done, FromServer, Proof, ToServer, Told};
 use siftfs_proto::{Notice, Owed, Reply};
 use siftfs_transport::{Received, Receiver};
-use crate::desk::Held;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

@@ -20,8 +20,8 @@ use siftfs_base::{Error, Result};
 use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, Proven, SLOTS, ToServer};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
