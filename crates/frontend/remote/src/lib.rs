@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod client;
+mod desk;
 mod executors;
 mod processors;
 mod server;

@@ -8,12 +8,14 @@ mod owing;
 mod receive;
 mod slots;
 
+use crate::desk::Desk;
 use crate::{Address, FileProtocol, Opening, TransportOptions};
 pub use lasting::{Dial, Lasting, Lender, Patience};
 
 use aside::Aside;
 use looked::LookedUp;
 use owing::Owing;
+use receive::Incoming;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, FromServer, Proven, Returning, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
@@ -38,6 +40,7 @@ pub struct Client {
 /// What callers and the thread that receives share.
 struct Link {
     sender: Arc<dyn Sender<ToServer>>,
+    desk: Desk<Incoming>,
     slots: Slots,
     cache: Option<Caching>,
     /// What it has looked up, in a session that caches or comes back.
@@ -160,6 +163,7 @@ impl Client {
         let caching = |cache| Caching::new(cache, looked_up.clone().unwrap_or_default());
         let link = Arc::new(Link {
             sender,
+            desk: Desk::attended(Incoming::new(receiver)),
             slots: Slots::new(terms.slots, terms.bytes),
             cache: cache.map(caching).transpose()?,
             looked_up,
@@ -174,7 +178,7 @@ impl Client {
         let theirs = link.clone();
         let receives = std::thread::Builder::new()
             .name("siftfs-client".into())
-            .spawn(move || theirs.receive(receiver))
+            .spawn(move || theirs.attend())
             .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
         Ok(Self { link, terms, receives: Some(receives) })
     }
@@ -210,6 +214,7 @@ impl Client {
         // One that is gone needs to know nothing.
         let _ = self.link.sender.send(ToServer::Bye);
         self.link.sender.close();
+        self.link.desk.call();
     }
 
     /// Why nothing can be called any more, if it is so.
@@ -240,7 +245,7 @@ impl Client {
         let counting = link.looked_up.as_ref().filter(|_| counts);
         let asked = counting.and_then(|looked_up| looked_up.asks(&req));
         link.transmit(call, cred, (req, change, proofs));
-        let said = entry.wait(call.0);
+        let said = link.answer_of(&entry, call.0);
         link.looked_up.iter().for_each(|looked_up| looked_up.answered(asked, &said));
         let Some(caching) = &link.cache else { return (said, Owed::default()) };
         (said, caching.owing.take(call))
@@ -255,6 +260,8 @@ impl Client {
     fn say(&self, message: ToServer) {
         // One that is gone has said so to all callers.
         let _ = self.link.sender.send(message);
+        // What it answers no caller waits for.
+        self.link.desk.call();
     }
 }
 
@@ -311,7 +318,10 @@ impl FileService for Client {
         let aside = self.link.answers.clone();
         let then: Completion = Box::new(move |result| aside.give(move || done(result)));
         match self.link.slots.enter_long(beyond).begin_then(then) {
-            Ok(call) => self.link.transmit(call, cred, (req, None, Vec::new())),
+            Ok(call) => {
+                self.link.transmit(call, cred, (req, None, Vec::new()));
+                self.link.desk.call();
+            }
             Err((error, then)) => then(Err(error)),
         }
     }

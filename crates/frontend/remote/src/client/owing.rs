@@ -38,6 +38,11 @@ impl Owing {
         self.lock().owed.remove(&call).unwrap_or_default()
     }
 
+    /// Does any owe?
+    pub fn any(&self) -> bool {
+        !self.lock().open.is_empty()
+    }
+
     /// It owes nothing any more. False if it owed nothing before.
     pub fn settled(&self, call: (u32, u64)) -> bool {
         // Dropped without the lock: what waits for it goes on.

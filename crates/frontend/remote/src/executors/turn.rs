@@ -27,6 +27,11 @@ impl Entry {
         Self { shared, session, ticket, may }
     }
 
+    /// Has it no executor yet?
+    pub fn waits(&self) -> bool {
+        !self.may.load(Ordering::Acquire)
+    }
+
     /// Waits for an executor; none if the session has ended before.
     pub fn begin(mut self) -> Option<Arc<Turn>> {
         let ticket = self.ticket?;

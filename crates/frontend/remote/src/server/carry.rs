@@ -22,6 +22,10 @@ impl Session<'_> {
         let file = file_of(&call.request, |handle| self.answers.opened(handle))
             .or_else(|| self.answers.leased(&call.request));
         let over = || self.over.load(Ordering::Acquire);
+        if call.entry.is_none() {
+            // It may wait for clients that come back.
+            self.desk.call();
+        }
         match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
             Verdict::Run => self.run(call, file),
             Verdict::Answered(result, done, owed) => {
@@ -109,6 +113,9 @@ impl Session<'_> {
                 return self.answers.give(own, error, true);
             }
         };
+        if entry.waits() {
+            self.desk.call();
+        }
         let Some(turn) = entry.begin() else {
             not_carried_out();
             return self.not_begun(own);

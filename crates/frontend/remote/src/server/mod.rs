@@ -18,6 +18,7 @@ pub use bounds::{bounded, bounded_machine};
 pub use returning::{Before, Begins, VolumeEpoch, give_up_book, note_epoch};
 
 use crate::Listener;
+use crate::desk::Clerk;
 use crate::executors::{Execution, Executors};
 use returning::{Clients, Keeper, Over};
 use siftfs_base::{Error, Result};
@@ -132,6 +133,8 @@ pub struct Server {
     /// Bytes of data in the calls of all sessions whose answers have not left.
     data: Arc<AtomicU64>,
     executors: Executors,
+    /// Sees to it that each session is listened to.
+    clerk: Clerk,
     /// Sessions that lend.
     lending: Arc<AtomicUsize>,
     ending: AtomicBool,
@@ -171,13 +174,14 @@ impl Server {
         let executors = Executors::new(execution);
         let seals = Arc::new(seals(before.secret.as_deref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
-        let keeps = Mutex::new(None);
+        let (keeps, clerk) = (Mutex::new(None), Clerk::new());
         let server = Self {
             volume,
             counters,
             logged,
             data,
             executors,
+            clerk,
             lending,
             ending,
             serving,

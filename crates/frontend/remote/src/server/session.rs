@@ -1,9 +1,9 @@
 //! One connection and its session.
 //!
-//! Threads take turns to receive: one has the receiver, and gives it to the next before it carries
-//! out what came. There is one thread more than calls may be under way, so that one receives
-//! whatever the others wait for (rule R51): a turn of the executors, for one, which each call needs
-//! and nothing else does.
+//! Threads take turns to receive: one takes the receiver from the session's desk, and lays it down
+//! before it carries out what came. One thread more than calls are under way waits at the desk, and
+//! is called before a call waits, and by the server's clerk: so one receives whatever the others
+//! wait for (rule R51).
 
 use super::answers::Answers;
 use super::bounds::Caller;
@@ -15,13 +15,14 @@ use super::process::Process;
 use super::proofs::{Power, Prover};
 use super::returning::{Comes, Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
+use crate::desk::{Desk, Held};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
 use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, Proven, SLOTS, ToServer};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,37 @@ const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
 
+/// Calls for which a client counts as one whose calls come side by side, after one that did.
+const CROWD: u32 = 3;
+
 type Inbox = Box<dyn Receiver<ToServer>>;
+
+/// What the thread has that receives.
+pub(super) struct Incoming {
+    inbox: Inbox,
+    /// When it was looked last whether the session is to end.
+    looked: Instant,
+    side_by_side: SideBySide,
+}
+
+/// Do a client's calls come side by side?
+#[derive(Default)]
+struct SideBySide {
+    /// The slot of the last call.
+    slot: u32,
+    /// Calls for which they still count as such.
+    left: u32,
+}
+
+impl SideBySide {
+    /// A call came in a slot. A client gives a call the slot that became free last: where that is
+    /// the one of the call before, that call had its answer when this one was sent.
+    fn note(&mut self, slot: u32) -> bool {
+        let same = std::mem::replace(&mut self.slot, slot) == slot;
+        self.left = if same { self.left.saturating_sub(1) } else { CROWD };
+        self.left > 0
+    }
+}
 
 /// A session as it was opened.
 pub(super) struct Opened {
@@ -79,10 +110,7 @@ pub(super) struct Session<'a> {
     pub answers: Arc<Answers>,
     notices: Arc<Notices>,
     pub commands: Commands,
-    /// What came is taken from there; and when it was looked last whether the session is to end.
-    inbox: Mutex<(Inbox, Instant)>,
-    /// Threads that wait for the receiver.
-    idle: AtomicUsize,
+    pub desk: Arc<Desk<Incoming>>,
     threads: AtomicUsize,
     /// Threads that carry out a call, and send its answer.
     busy: AtomicUsize,
@@ -121,6 +149,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     let (slots, bytes) = (SLOTS, BYTES);
     outbox.begin(FromServer::Opened { volume, slots, bytes, checks, instance, back });
     let prover = opened.prover.clone();
+    let (looked, side_by_side) = (Instant::now(), SideBySide::default());
+    let incoming = Incoming { inbox: receiver, looked, side_by_side };
     let session = Session {
         server,
         sender: &*sender,
@@ -129,8 +159,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         answers: Arc::new(Answers::new(outbox, server.data.clone(), prover)),
         notices,
         commands: server.executors.open(),
-        inbox: Mutex::new((receiver, Instant::now())),
-        idle: AtomicUsize::new(0),
+        desk: Desk::new(incoming, &server.clerk),
         threads: AtomicUsize::new(1),
         busy: AtomicUsize::new(0),
         over: AtomicBool::new(false),
@@ -323,14 +352,11 @@ impl Session<'_> {
     /// The next message; none when the session is over. A call has its place in the order of
     /// arrival, which it gets while this thread has the receiver.
     fn receive(&self) -> Option<(ToServer, Option<Entry>)> {
-        self.idle.fetch_add(1, Ordering::SeqCst);
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        let (inbox, looked) = &mut *inbox;
-        self.idle.fetch_sub(1, Ordering::SeqCst);
+        let mut incoming = self.desk.take();
         loop {
             // Also where a client always has something to say.
-            if looked.elapsed() > LOOK {
-                *looked = Instant::now();
+            if incoming.looked.elapsed() > LOOK {
+                incoming.looked = Instant::now();
                 self.look();
             }
             if self.over.load(Ordering::Acquire) {
@@ -342,7 +368,7 @@ impl Session<'_> {
                 self.end_in_order();
                 return None;
             }
-            match inbox.recv(Some(LOOK)) {
+            match incoming.inbox.recv(Some(LOOK)) {
                 Ok(Received::Message(message)) => {
                     let message = match self.unlend(message) {
                         Ok(message) => message,
@@ -351,18 +377,8 @@ impl Session<'_> {
                             return None;
                         }
                     };
-                    let entry = match &message {
-                        // One that may have to wait for others keeps no executor meanwhile.
-                        ToServer::Call { request, .. } if self.server.clients.is_open() => {
-                            Some(self.commands.arrive(request))
-                        }
-                        _ => None,
-                    };
-                    // While this thread has the receiver: a session that ends in order has seen
-                    // every call that came.
-                    if matches!(message, ToServer::Call { .. }) {
-                        self.busy.fetch_add(1, Ordering::SeqCst);
-                    }
+                    let entry = self.note(&message);
+                    Self::put_aside(incoming, &message);
                     return Some((message, entry));
                 }
                 Ok(Received::Timeout) => {}
@@ -372,6 +388,24 @@ impl Session<'_> {
                     return None;
                 }
             }
+        }
+    }
+
+    /// Notes a call while this thread has the receiver, also for a session that ends in order: it
+    /// has seen every call that came.
+    fn note(&self, message: &ToServer) -> Option<Entry> {
+        let ToServer::Call { request, .. } = message else { return None };
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        // One that may have to wait for others keeps no executor meanwhile.
+        self.server.clients.is_open().then(|| self.commands.arrive(request))
+    }
+
+    /// Lays the receiver down. Another thread is called where the client has more to say than this
+    /// one thing.
+    fn put_aside(mut incoming: Held<'_, Incoming>, message: &ToServer) {
+        match message {
+            ToServer::Call { slot, .. } if incoming.side_by_side.note(*slot) => drop(incoming),
+            _ => incoming.lay_down(),
         }
     }
 
@@ -395,9 +429,9 @@ impl Session<'_> {
         }
     }
 
-    /// Somebody receives while this thread carries out.
+    /// Another thread waits at the desk while this one carries out.
     fn have_another<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        if self.idle.load(Ordering::SeqCst) > 0 {
+        if self.desk.waiting() > 0 {
             return;
         }
         let few = |n: usize| (n < THREADS).then_some(n + 1);
@@ -451,6 +485,8 @@ impl Session<'_> {
     }
 
     fn finish(&self) {
+        // The threads that wait for the receiver find out one after the other.
+        self.desk.call();
         self.notices.end();
         let service = self.opened.service.clone();
         end_sessions(match self.opened.returned {

@@ -286,13 +286,17 @@ impl Opens {
         }
     }
 
-    /// An owner has closed a descriptor: its locks of bytes of the file have ended.
-    pub fn close_locks(&self, ino: InodeNr, owner: u64) {
+    /// An owner has closed a descriptor: its locks of bytes of the file have ended. False if nobody
+    /// had any lock of the file here, of bytes or of the whole: then the server has none either.
+    pub fn close_locks(&self, ino: InodeNr, owner: u64) -> bool {
         let mut state = self.lock();
+        let mut any = false;
         for open in state.open.values_mut().filter(|open| open.ino == ino) {
+            any |= !open.locks.is_empty();
             let range = |held: &LockAsk| matches!(held.place, LockPlace::Range(_));
             open.locks.retain(|held| held.owner != owner || !range(held));
         }
+        any
     }
 
     /// All locks, with the handles through which they were taken.

@@ -34,11 +34,14 @@ fn locks_are_counted_as_they_are_taken_and_given_up() {
     assert_eq!(held(&opens), [(1, 0, 24), (1, 25, 29), (2, 40, 49)]);
     let whole = LockAsk { place: LockPlace::Whole, ..ask(3, (0, 0), write) };
     opens.locked(own, whole);
-    opens.close_locks(12, 1);
+    assert!(opens.close_locks(12, 1));
+    assert!(!opens.close_locks(13, 1), "another file");
     assert_eq!(held(&opens), [(2, 40, 49), (3, 0, u64::MAX)]);
-    opens.close_locks(12, 3);
+    assert!(opens.close_locks(12, 3), "another owner's, and one of the whole file");
     opens.locked(own, LockAsk { kind: None, ..whole });
     assert_eq!(held(&opens), [(2, 40, 49)]);
+    opens.locked(own, ask(2, (0, 99), None));
+    assert!(!opens.close_locks(12, 2), "nobody has any");
     opens.closed(own);
     assert_eq!(held(&opens), []);
 }

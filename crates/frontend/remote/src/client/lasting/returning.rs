@@ -156,7 +156,9 @@ impl Shared {
         let known = kind::exchange(&mut sent, |own| self.opens.server(own)).is_ok();
         match &request {
             Request::Release { handle } => self.opens.closed(*handle),
-            Request::CloseLocks { ino, owner, .. } => self.opens.close_locks(*ino, *owner),
+            Request::CloseLocks { ino, owner, .. } => {
+                self.opens.close_locks(*ino, *owner);
+            }
             _ => {}
         }
         if known && let Err(error) = client.call(cred, sent) {
