@@ -9,6 +9,7 @@ mod client;
 mod executors;
 mod processors;
 mod server;
+mod term;
 
 pub use client::{Client, Dial, Lasting, Patience};
 pub use executors::{Execution, Schedule};

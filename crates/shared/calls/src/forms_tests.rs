@@ -60,7 +60,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (VERSION, sum),
-        (4, 4_050_584_978),
+        (5, 532_346_400),
         "the bytes of the messages changed: raise VERSION, then put both numbers here"
     );
 }

@@ -25,7 +25,7 @@ use siftfs_proto::{Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -247,6 +247,11 @@ pub enum ToServer {
     Returned,
     /// The client may keep no more changes: they are to be made durable.
     Full,
+    /// Asks whether the session is there. Answered by `Pong` at once, before calls that wait.
+    Ping {
+        /// The question's number, which the answer repeats.
+        number: u64,
+    },
 }
 
 /// What other sessions changed of inodes that this one has looked up.
@@ -354,5 +359,11 @@ pub enum FromServer {
     Durable {
         /// The last one.
         order: u64,
+    },
+    /// The session was there when this question came. What its client knew then counts for a term
+    /// from the moment when it asked.
+    Pong {
+        /// The question's number.
+        number: u64,
     },
 }

@@ -156,6 +156,8 @@ fn open(
         }
         Received::Closed => return Err(Error::Refused("it went before it had a session".into())),
     };
+    // As a question: what the client knows by this session counts from now on.
+    notices.asks();
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
@@ -196,7 +198,7 @@ fn open(
                 Channel::Key(line) => Some(line.key.fingerprint()),
                 _ => None,
             };
-            let (back, returned) = server.clients.arrive(returning, key, outbox)?;
+            let (back, returned) = server.clients.arrive(returning, key, (outbox, notices))?;
             (back, Some(returned))
         }
         None => (Back::New, None),
@@ -277,6 +279,12 @@ impl Session<'_> {
                 }
                 (ToServer::Full, _) => {
                     self.server.keeper.ask();
+                    continue;
+                }
+                (ToServer::Ping { number }, _) => {
+                    if self.notices.asks() {
+                        self.answers.outbox.answer(number);
+                    }
                     continue;
                 }
                 (ToServer::Open(_) | ToServer::Lent { .. }, _) => {
@@ -427,10 +435,17 @@ impl Session<'_> {
     }
 
     fn finish(&self) {
-        self.notices.end();
+        let how = self.leaving();
+        match (self.opened.returned, &how) {
+            // Its kernel may show what it knows for a while.
+            (Some(_), Leaving::Lost) => {
+                self.server.terms.hold(self.notices.lost(), self.notices.clone());
+            }
+            _ => self.notices.end(),
+        }
         let service = self.opened.service.clone();
         end_sessions(match self.opened.returned {
-            Some(returned) => self.server.clients.leaves(returned, service, self.leaving()),
+            Some(returned) => self.server.clients.leaves(returned, service, how),
             None => vec![service],
         });
         self.answers.outbox.end();

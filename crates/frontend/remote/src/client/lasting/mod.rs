@@ -5,6 +5,7 @@
 //! open, what the kernel refers to, and the changes that nobody knows to be durable.
 
 mod call;
+mod certain;
 mod kept;
 mod kind;
 mod numbers;
@@ -16,6 +17,7 @@ mod waits;
 use super::looked::LookedUp;
 use super::{Client, Watch};
 use crate::server::draw;
+use certain::Certain;
 use kept::Kept;
 use numbers::Numbers;
 use opens::Opens;
@@ -85,6 +87,7 @@ struct Shared {
     tickets: Numbers,
     sections: Numbers,
     waits: waits::Waits,
+    certain: Certain,
     peer: Mutex<String>,
     calls: AtomicU64,
 }
@@ -129,8 +132,15 @@ impl Watch for Watcher {
         }
     }
 
+    fn answered(&self, question: u64) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.certain.answered(self.connection, question, &shared.cache);
+        }
+    }
+
     fn lost(&self, why: &Error) {
         if let Some(shared) = self.shared.upgrade() {
+            shared.certain.lost(self.connection, &shared.cache);
             shared.lost(self.connection, why);
         }
     }
@@ -184,9 +194,13 @@ impl Lasting {
             tickets: Numbers::after(draw()? >> 1),
             sections: Numbers::after(draw()? >> 1),
             waits: waits::Waits::default(),
+            certain: Certain::new(),
             peer: Mutex::default(),
             calls: AtomicU64::new(0),
         });
+        if shared.cache.is_some() {
+            certain::start(&shared)?;
+        }
         shared.come_back()?;
         let theirs = shared.clone();
         let returns = std::thread::Builder::new()

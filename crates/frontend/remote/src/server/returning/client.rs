@@ -1,5 +1,6 @@
 //! One client that comes back, as its server knows it.
 
+use crate::server::notices::Notices;
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Lsn, Result};
 use siftfs_calls::{Done, SLOTS};
@@ -46,6 +47,8 @@ struct Earlier {
 pub(super) struct Client {
     /// Its connection, if it has one, and how it is told something.
     pub connection: Option<(u64, Arc<Outbox>)>,
+    /// How its kernel is told what others change, by its last connection.
+    notices: Option<Arc<Notices>>,
     /// The key of its machine, if it came by one.
     pub key: Option<Fingerprint>,
     /// It may repeat and reclaim.
@@ -82,10 +85,11 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, key, returning, busy, earlier, places) = Default::default();
+        let (connection, notices, key, returning, busy, earlier, places) = Default::default();
         let (forfeits, keeps, synced) = (false, HashMap::new(), HashMap::new());
         Self {
             connection,
+            notices,
             key,
             returning,
             since: Instant::now(),
@@ -100,11 +104,20 @@ impl Default for Client {
 }
 
 impl Client {
-    /// A connection of it. An older one has no say any more, and ends.
-    pub fn connects(&mut self, connection: (u64, Arc<Outbox>), now: Instant, returns: bool) {
-        self.busy.insert(connection.0);
-        if let Some((_, older)) = self.connection.replace(connection) {
+    /// A connection of it. An older one has no say any more, and ends; what its kernel was to be
+    /// told by that it is told by this one.
+    pub fn connects(
+        &mut self,
+        (number, outbox, notices): (u64, Arc<Outbox>, Arc<Notices>),
+        now: Instant,
+        returns: bool,
+    ) {
+        self.busy.insert(number);
+        if let Some((_, older)) = self.connection.replace((number, outbox)) {
             older.cut();
+        }
+        if let Some(older) = self.notices.replace(notices.clone()) {
+            older.go_on(&notices);
         }
         self.since = now;
         self.returning =
@@ -121,10 +134,13 @@ impl Client {
         self.busy.first().is_some_and(|oldest| *oldest < connection)
     }
 
-    /// A connection is lost: its session keeps what it has. Which session is to be ended instead.
+    /// A connection is lost: its session keeps what it has. Which session is to be ended instead:
+    /// the oldest one knows what the kernel knows.
     pub fn keeps_session(&mut self, service: Arc<dyn FileService>) -> Option<Arc<dyn FileService>> {
         self.earlier.push(Earlier { service, since: Instant::now() });
-        (self.earlier.len() > EARLIER).then(|| self.earlier.remove(0).service)
+        let more = self.earlier.len() > EARLIER;
+        self.forfeits |= more;
+        more.then(|| self.earlier.remove(1).service)
     }
 
     /// Sessions of lost connections whose term is over are not kept any more.

@@ -11,6 +11,7 @@ mod state;
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
 pub(super) use keeper::{Keeper, make_durable};
 
+use super::notices::Notices;
 use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
@@ -109,6 +110,7 @@ impl Clients {
         let instance = draw()?;
         let Before { book: path, epoch, found, .. } = before;
         let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
+        let mut is_unknown = parts.is_empty() && path.is_some() && found.is_some();
         match (parts.last_mut(), found) {
             (Some((_, newest)), _) if newest.ended => {}
             (Some((_, newest)), Some(found)) if newest.epoch == found.epoch => {
@@ -116,7 +118,10 @@ impl Clients {
             }
             // The volume was served, or recovered, elsewhere since: nothing is known of what
             // clients have kept.
-            (Some(_), _) => parts.clear(),
+            (Some(_), _) => {
+                parts.clear();
+                is_unknown = true;
+            }
             (None, _) => {}
         }
         // Two deaths in a row may leave clients of both; older ones had their grace time.
@@ -135,8 +140,9 @@ impl Clients {
         parts.pop();
         let state = State {
             clients: HashMap::new(),
-            open: expected.is_empty(),
+            open: expected.is_empty() && !is_unknown,
             expected,
+            is_unknown,
             until: Instant::now() + GRACE,
             latest: Instant::now() + 2 * GRACE,
             durable: 0,
@@ -169,6 +175,16 @@ impl Clients {
         let mut state = self.lock();
         let now = Instant::now();
         (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
+        // Also for nobody: a server that finds none knows that there may have been clients.
+        if state.book.is_none()
+            && let Some(path) = &self.path
+        {
+            let part = Part { epoch: self.epoch, ..Part::default() };
+            match Book::write(path, self.volume, &[(self.instance, part)]) {
+                Ok(book) => state.book = Some(book),
+                Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
+            }
+        }
     }
 
     /// A client opens a session.
@@ -179,7 +195,7 @@ impl Clients {
         &self,
         returning: Returning,
         key: Option<Fingerprint>,
-        outbox: &Arc<Outbox>,
+        (outbox, notices): (&Arc<Outbox>, &Arc<Notices>),
     ) -> Result<(Back, Connection)> {
         let Returning { client: id, instance } = returning;
         let mut state = self.lock();
@@ -215,7 +231,7 @@ impl Clients {
         let client = state.clients.entry(id).or_default();
         let returns = known && !matches!(back, Back::New | Back::Unknown);
         client.key = key;
-        client.connects((number, outbox.clone()), now, returns);
+        client.connects((number, outbox.clone(), notices.clone()), now, returns);
         client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {

@@ -53,7 +53,9 @@ fn found(epoch: u64) -> Option<Recovered> {
 }
 
 fn arrive(clients: &Clients, client: u64, instance: u64) -> (Back, Connection) {
-    clients.arrive(Returning { client, instance }, None, &outbox()).unwrap()
+    let outbox = outbox();
+    let notices = Arc::new(Notices::new(outbox.clone()));
+    clients.arrive(Returning { client, instance }, None, (&outbox, &notices)).unwrap()
 }
 
 fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
