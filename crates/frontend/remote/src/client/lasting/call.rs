@@ -375,7 +375,10 @@ pub(super) fn was_done(req: &Request, error: &Error) -> bool {
 
 /// Does a kernel keep what such a request reads until it is told to drop it?
 fn is_kept_by_kernels(req: &Request) -> bool {
-    matches!(req, Request::Read { .. } | Request::ReadLink { .. } | Request::ReadDir { plus: false, .. })
+    matches!(
+        req,
+        Request::Read { .. } | Request::ReadLink { .. } | Request::ReadDir { plus: false, .. }
+    )
 }
 
 /// What several files share cannot be repeated: it is durable when it is answered.

@@ -68,7 +68,12 @@ impl Certain {
     }
 
     /// A connection was made, and its session opened, which was asked for at this moment.
-    pub fn connects(&self, (number, client): (u64, &Arc<Client>), asked: Duration, kernel: &Kernel) {
+    pub fn connects(
+        &self,
+        (number, client): (u64, &Arc<Client>),
+        asked: Duration,
+        kernel: &Kernel,
+    ) {
         let mut state = self.lock();
         // It may have been lost already, and have said so.
         if client.lost().is_some() {
@@ -171,9 +176,8 @@ impl Certain {
 /// # Errors
 /// It cannot be started.
 pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
-    let failed = |e: &dyn std::fmt::Display| {
-        Error::Refused(format!("cannot start a session's thread: {e}"))
-    };
+    let failed =
+        |e: &dyn std::fmt::Display| Error::Refused(format!("cannot start a session's thread: {e}"));
     // It goes on while the machine is suspended, and wakes the thread as soon as that is over.
     let flags = TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Boottime, flags).map_err(|e| failed(&e))?;
@@ -223,7 +227,8 @@ fn wait_until(timer: &OwnedFd, moment: Duration) {
     let at = Timespec::try_from(moment.max(Duration::from_nanos(1))).unwrap_or_default();
     let once = Itimerspec { it_interval: Timespec::default(), it_value: at };
     let set = timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once);
-    let waited = set.and_then(|_| rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])));
+    let waited =
+        set.and_then(|_| rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])));
     if let Err(error) = waited {
         tracing::debug!(%error, "a timer");
         std::thread::sleep(LOOK);

@@ -465,3 +465,29 @@ fn the_grace_time_ends() {
     assert_eq!(back, Back::Unknown);
     assert!(matches!(admit(&second, late, kept(first.instance, 1, 0, 1)), Verdict::Refused(_)));
 }
+
+/// A server that had to recover its volume and finds no book does not know for whom to wait: it
+/// waits the grace time out. One that finds the book of a server without clients does not.
+#[test]
+fn a_server_without_a_book_waits_for_those_that_it_does_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 5, found(4));
+    first.listens();
+    assert!(!first.is_open());
+    let (_, connection) = arrive(&first, 1, 0);
+    assert!(!first.is_open(), "one that comes is not all of them");
+    let begun = Instant::now();
+    assert!(first.wait_open(&|| false));
+    let waited = begun.elapsed();
+    assert!(waited > GRACE / 2 && waited < GRACE + Duration::from_secs(1), "{waited:?}");
+    leave(&first, connection, Leaving::ForGood);
+    drop(first);
+    assert!(path.exists());
+    let second = server(&path, 6, found(5));
+    assert!(second.is_open(), "a book that names nobody");
+    second.listens();
+    second.ended().unwrap();
+    assert!(!path.exists());
+    assert!(server(&path, 7, None).is_open(), "there was nothing to recover");
+}
