@@ -3,6 +3,8 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+#[path = "remote_mount/away.rs"]
+mod away;
 #[path = "remote_mount/checked.rs"]
 mod checked;
 #[path = "remote_mount/checked_returns.rs"]

@@ -10,6 +10,7 @@ mod desk;
 mod executors;
 mod processors;
 mod server;
+mod term;
 
 pub use client::{Client, Dial, Lasting, Lender, Patience};
 pub use executors::{Execution, Schedule};

@@ -16,6 +16,7 @@ pub struct ServedVolume {
     sessions: Sessions,
     book: Option<PathBuf>,
     key: EpochKey,
+    recovered: bool,
     uuid: [u8; 16],
     name: String,
 }
@@ -24,8 +25,8 @@ impl LocalVolume {
     /// The volume for a server, until it is closed. Clients may call it `name`.
     pub fn served(&self, name: &str) -> Arc<ServedVolume> {
         let (sessions, uuid) = (self.sessions(), self.uuid());
-        let (book, key) = (self.book(), self.key());
-        Arc::new(ServedVolume { sessions, book, key, uuid, name: name.into() })
+        let (book, key, recovered) = (self.book(), self.key(), self.recovered().is_some());
+        Arc::new(ServedVolume { sessions, book, key, recovered, uuid, name: name.into() })
     }
 
     /// No server takes its book of clients up before something else changes the volume.
@@ -41,7 +42,7 @@ impl ServedVolume {
     /// What a server of it has to know of the one before.
     pub fn before(&self) -> Before {
         let (book, secret) = (self.book.clone(), Some(secret_of_servers()));
-        Before { book, secret, epoch: of_book(self.key) }
+        Before { book, secret, epoch: of_book(self.key), recovered: self.recovered }
     }
 }
 

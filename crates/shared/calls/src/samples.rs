@@ -334,7 +334,7 @@ pub fn to_server() -> Vec<ToServer> {
     let claim = Claim::Kernel;
     all.push(ToServer::Open(Box::new(Opening { returning: Some(back), ..opening(claim) })));
     all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye, lent(credentials)]);
-    all.extend([ToServer::Returned, ToServer::Full]);
+    all.extend([ToServer::Returned, ToServer::Full, ToServer::Ping { number: 11 }]);
     all
 }
 
@@ -381,6 +381,7 @@ pub fn from_server() -> Vec<FromServer> {
         opened(Back::Clean),
         opened(Back::Unknown),
         FromServer::Durable { order: 9 },
+        FromServer::Pong { number: 12 },
         FromServer::Refused { reason: "why".into() },
         FromServer::Notice { notice: 1, all: false, told },
         FromServer::Shares { others: true },

@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A served volume, and a mount of it through a proxy.
-struct Far {
-    setup: Setup,
-    keys: Keys,
-    server: Server,
-    proxy: Proxy,
-    mount: Mount,
+pub struct Far {
+    pub setup: Setup,
+    pub keys: Keys,
+    pub server: Server,
+    pub proxy: Proxy,
+    pub mount: Mount,
 }
 
 impl Far {
     /// With the key of a line with these options. Everybody may make files below `all`.
-    fn new(line: &str) -> Self {
+    pub fn new(line: &str) -> Self {
         let setup = Setup::new();
         siftfs(&["mount", setup.volume(), setup.dir()]).ok();
         std::fs::create_dir(setup.path("all")).unwrap();
@@ -46,11 +46,51 @@ impl Far {
         std::fs::read_to_string(self.setup.tmp.path().join("far.log")).unwrap()
     }
 
-    fn end(self) {
+    /// A new directory for a mount.
+    pub fn directory(&self, name: &str) -> std::path::PathBuf {
+        let dir = self.setup.tmp.path().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// Mounts it there, not through the proxy.
+    pub fn mount_at(&self, mount: &Mount) {
+        let options = self.keys.option();
+        crate::siftfs(&["mount", &self.server.address, mount.dir(), "-o", &options]).ok();
+    }
+
+    /// Another mount of it, not through the proxy.
+    pub fn near(&self) -> Mount {
+        let mount = Mount(self.directory("near"));
+        self.mount_at(&mount);
+        mount
+    }
+
+    /// The server ends by this signal, and `between` is done with its book before the next one
+    /// begins. That one listens elsewhere.
+    pub fn restart(&mut self, signal: Signal, between: impl FnOnce(&std::path::Path)) {
+        self.server.signal(signal);
+        self.server.wait();
+        between(&book_of(self.setup.volume()));
+        self.server = serve(&self.setup, &self.keys);
+    }
+
+    pub fn end(self) {
         self.mount.umount();
         assert!(self.server.end(Signal::TERM).success());
         self.setup.assert_plain_ext4();
     }
+}
+
+/// Where the servers of a volume on this machine have their book.
+fn book_of(volume: &str) -> std::path::PathBuf {
+    let mut uuid = [0; 16];
+    let image = std::fs::File::open(volume).unwrap();
+    image.read_exact_at(&mut uuid, 1024 + 0x68).unwrap();
+    let hex: String = uuid.iter().map(|byte: &u8| format!("{byte:02x}")).collect();
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    let state = std::env::var_os("SIFTFS_STATE_DIR").unwrap_or_else(|| "/var/lib/siftfs".into());
+    std::path::Path::new(&state).join("clients").join(parts.join("-"))
 }
 
 fn serve(setup: &Setup, keys: &Keys) -> Server {

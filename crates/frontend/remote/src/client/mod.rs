@@ -64,6 +64,9 @@ trait Watch: Send + Sync {
     /// All changes up to this one in the server's order are durable.
     fn durable(&self, order: u64);
 
+    /// The server has answered the question with this number.
+    fn answered(&self, question: u64);
+
     /// Nothing comes any more, and every call was answered with an error.
     fn lost(&self, why: &Error);
 }
@@ -254,6 +257,17 @@ impl Client {
     /// The server has ended in order: what it has not answered it has not carried out.
     fn has_all_answers(&self) -> bool {
         self.link.all_answered.load(Ordering::SeqCst)
+    }
+
+    /// Asks whether the session is there, without waiting for anything. False if nothing can be
+    /// sent just now.
+    fn asks(&self, number: u64) -> bool {
+        self.link.sender.try_send(ToServer::Ping { number })
+    }
+
+    /// Ends the connection, without waiting for the server.
+    fn cut(&self) {
+        self.link.sender.cut();
     }
 
     /// What is no call.

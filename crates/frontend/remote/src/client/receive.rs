@@ -144,13 +144,16 @@ impl Link {
             self.holder.iter().for_each(|holder| holder.lost());
         }
         let Some(caching) = &self.cache else { return };
-        caching.owing.end();
         if self.leaving.load(Ordering::SeqCst) {
-            return;
+            return caching.owing.end();
         }
         caching.cache.shares(true);
+        caching.owing.lost();
         let (cache, looked_up) = (caching.cache.clone(), caching.looked_up.clone());
-        caching.notices.give(move || cache.lost(looked_up.all()));
+        caching.notices.give(move || {
+            cache.doubts(looked_up.generations());
+            cache.lost(looked_up.all());
+        });
     }
 
     fn take(&self, message: FromServer) -> Result<()> {
@@ -201,6 +204,13 @@ impl Link {
                     Ok(())
                 }
                 None => broke("it tells a client that keeps nothing what is durable"),
+            },
+            FromServer::Pong { number } => match &self.watch {
+                Some(watch) => {
+                    watch.answered(number);
+                    Ok(())
+                }
+                None => broke("it answers a question that was not asked"),
             },
             FromServer::Opened { .. } | FromServer::Refused { .. } => {
                 broke("it opens a second session")

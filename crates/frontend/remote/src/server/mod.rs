@@ -20,6 +20,7 @@ pub use returning::{Before, Begins, VolumeEpoch, give_up_book, note_epoch};
 use crate::Listener;
 use crate::desk::Clerk;
 use crate::executors::{Execution, Executors};
+use notices::Terms;
 use returning::{Clients, Keeper, Over};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
@@ -142,6 +143,8 @@ pub struct Server {
     serving: AtomicUsize,
     clients: Arc<Clients>,
     keeper: Arc<Keeper>,
+    /// Of clients that are away.
+    terms: Arc<Terms>,
     /// Makes the codes that clients show again whose callers are checked.
     seals: Arc<Seals>,
     keeps: Mutex<Option<JoinHandle<()>>>,
@@ -170,7 +173,8 @@ impl Server {
         execution: Execution,
         before: Before,
     ) -> Result<Arc<Self>> {
-        let (counters, logged, data, lending, ending, serving, keeper, own) = Default::default();
+        let (counters, logged, data, lending, ending, serving, own) = Default::default();
+        let (keeper, terms) = Default::default();
         let executors = Executors::new(execution);
         let seals = Arc::new(seals(before.secret.as_deref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
@@ -187,6 +191,7 @@ impl Server {
             serving,
             clients,
             keeper,
+            terms,
             seals,
             keeps,
             own,
@@ -275,6 +280,9 @@ impl Server {
     /// Nothing is carried out any more.
     fn end_in_order(&self) -> Result<()> {
         self.stop();
+        // What follows this server may change what kernels show that are away, and know nothing of
+        // them.
+        self.terms.wait();
         end_sessions(self.clients.take_earlier());
         self.sync()?;
         self.clients.ended()

@@ -192,6 +192,8 @@ fn open(
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
     let opening = asked(inbox)?;
+    // As a question: what the client knows by this session counts from now on.
+    notices.asks();
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
@@ -241,7 +243,7 @@ fn open(
     let (back, returned) = match returning {
         Some(returning) => {
             let comes = Comes { returning, whose, is_program: !kernel };
-            let (back, returned) = server.clients.arrive(comes, outbox)?;
+            let (back, returned) = server.clients.arrive(comes, (outbox, notices))?;
             (back, Some(returned))
         }
         None => (Back::New, None),
@@ -330,6 +332,12 @@ impl Session<'_> {
                 }
                 (ToServer::Full, _) => {
                     self.server.keeper.ask();
+                    continue;
+                }
+                (ToServer::Ping { number }, _) => {
+                    if self.notices.asks() {
+                        self.answers.outbox.answer(number);
+                    }
                     continue;
                 }
                 (ToServer::Open(_) | ToServer::Lent { .. }, _) => {
@@ -487,10 +495,17 @@ impl Session<'_> {
     fn finish(&self) {
         // The threads that wait for the receiver find out one after the other.
         self.desk.call();
-        self.notices.end();
+        let how = self.leaving();
+        match (self.opened.returned, &how) {
+            // Its kernel may show what it knows for a while.
+            (Some(_), Leaving::Lost) => {
+                self.server.terms.hold(self.notices.lost(), self.notices.clone());
+            }
+            _ => self.notices.end(),
+        }
         let service = self.opened.service.clone();
         end_sessions(match self.opened.returned {
-            Some(returned) => self.server.clients.leaves(returned, service, self.leaving()),
+            Some(returned) => self.server.clients.leaves(returned, service, how),
             None => vec![service],
         });
         self.answers.outbox.end();

@@ -68,6 +68,10 @@ impl Shared {
                     }
                     before = Some(using.instance);
                 }
+                // What was read may be older than a change that others do not wait with any more.
+                Ok(_) if is_kept_by_kernels(&req) && !self.is_certain(&using) => {
+                    before = Some(using.instance);
+                }
                 Err(error) if before.is_some() && was_done(&req, &error) => {
                     return Ok((Reply::Done, owed));
                 }
@@ -84,6 +88,16 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Waits until the server has said that the session is there. False if the connection is lost
+    /// instead, or the session ends.
+    fn is_certain(&self, using: &Using<'_>) -> bool {
+        let is_over = || {
+            let now = self.lock();
+            now.leaving || now.unwanted
+        };
+        self.cache.is_none() || self.certain.wait(using.connection, is_over)
     }
 
     /// Makes the first name of a file durable that had none. What was synced of it goes with its
@@ -411,6 +425,14 @@ fn may_be_lost(req: &Request) -> bool {
         )
     };
     compound.level == Level::Visible && !compound.steps.iter().any(names)
+}
+
+/// Does a kernel keep what such a request reads until it is told to drop it?
+fn is_kept_by_kernels(req: &Request) -> bool {
+    matches!(
+        req,
+        Request::Read { .. } | Request::ReadLink { .. } | Request::ReadDir { plus: false, .. }
+    )
 }
 
 /// What several files share cannot be repeated: it is durable when it is answered.

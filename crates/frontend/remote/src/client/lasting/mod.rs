@@ -5,6 +5,7 @@
 //! open, what the kernel refers to, and the changes that nobody knows to be durable.
 
 mod call;
+mod certain;
 mod kept;
 mod kind;
 mod lender;
@@ -17,6 +18,7 @@ mod waits;
 use super::looked::LookedUp;
 use super::{Client, Watch};
 use crate::server::draw;
+use certain::Certain;
 use kept::Kept;
 pub use lender::Lender;
 use numbers::Numbers;
@@ -93,6 +95,7 @@ struct Shared {
     lenders: Mutex<Vec<Weak<Lender>>>,
     /// What these programs had published when the server died.
     late: Mutex<Vec<lender::Late>>,
+    certain: Certain,
     peer: Mutex<String>,
     calls: AtomicU64,
 }
@@ -137,8 +140,15 @@ impl Watch for Watcher {
         }
     }
 
+    fn answered(&self, question: u64) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.certain.answered(self.connection, question, &shared.cache);
+        }
+    }
+
     fn lost(&self, why: &Error) {
         if let Some(shared) = self.shared.upgrade() {
+            shared.certain.lost(self.connection, &shared.cache);
             shared.lost(self.connection, why);
         }
     }
@@ -195,9 +205,13 @@ impl Lasting {
             waits: waits::Waits::default(),
             lenders: Mutex::default(),
             late: Mutex::default(),
+            certain: Certain::new(),
             peer: Mutex::default(),
             calls: AtomicU64::new(0),
         });
+        if shared.cache.is_some() {
+            certain::start(&shared)?;
+        }
         shared.come_back()?;
         let theirs = shared.clone();
         let returns = std::thread::Builder::new()

@@ -7,6 +7,7 @@ use super::places::REPEATS;
 use super::{Patience, Shared, Watcher, call, kind, waits};
 use crate::client::looked::Known;
 use crate::client::{Again, Client, Watch};
+use crate::term::moment;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Kept, Proven, Returning, ToServer};
 use siftfs_proto::{Credentials, FileService, HOLD_MOST, Handle, Held, Reply, Request, Target};
@@ -95,6 +96,7 @@ impl Shared {
         };
         let end = (self.dial)()?;
         let opening = self.opening.clone();
+        let asked = moment();
         let client = Client::open_again(end, opening, (self.cache.clone(), None), Some(again))?;
         let terms = client.terms;
         if *self.volume.get_or_init(|| terms.volume) != terms.volume {
@@ -103,6 +105,7 @@ impl Shared {
         self.checks.get_or_init(|| terms.checks);
         let _ = watch.instance.set(terms.instance);
         let client = Arc::new(client);
+        self.certain.connects((connection, &client), asked, &self.cache);
         if terms.back != Back::New {
             self.bring_back(&client)?;
         }

@@ -1,6 +1,7 @@
 //! One client that comes back, as its server knows it.
 
 use crate::server::identity::Whose;
+use crate::server::notices::Notices;
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Lsn, Result};
 use siftfs_calls::{Done, SLOTS};
@@ -52,6 +53,8 @@ pub(super) struct Client {
     pub whose: Option<Whose>,
     /// It is a program, and not a kernel.
     pub is_program: bool,
+    /// How its kernel is told what others change, by its last connection.
+    notices: Option<Arc<Notices>>,
     /// It may repeat and reclaim.
     pub returning: Option<Progress>,
     /// When it came or went last.
@@ -86,12 +89,13 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, whose, returning, busy, earlier, places) = Default::default();
+        let (connection, whose, notices, returning, busy, earlier, places) = Default::default();
         let (forfeits, keeps, synced) = (false, HashMap::new(), HashMap::new());
         Self {
             connection,
             whose,
             is_program: false,
+            notices,
             returning,
             since: Instant::now(),
             forfeits,
@@ -105,11 +109,20 @@ impl Default for Client {
 }
 
 impl Client {
-    /// A connection of it. An older one has no say any more, and ends.
-    pub fn connects(&mut self, connection: (u64, Arc<Outbox>), now: Instant, returns: bool) {
-        self.busy.insert(connection.0);
-        if let Some((_, older)) = self.connection.replace(connection) {
+    /// A connection of it. An older one has no say any more, and ends; what its kernel was to be
+    /// told by that it is told by this one.
+    pub fn connects(
+        &mut self,
+        (number, outbox, notices): (u64, Arc<Outbox>, Arc<Notices>),
+        now: Instant,
+        returns: bool,
+    ) {
+        self.busy.insert(number);
+        if let Some((_, older)) = self.connection.replace((number, outbox)) {
             older.cut();
+        }
+        if let Some(older) = self.notices.replace(notices.clone()) {
+            older.go_on(&notices);
         }
         self.since = now;
         self.returning =
@@ -126,10 +139,13 @@ impl Client {
         self.busy.first().is_some_and(|oldest| *oldest < connection)
     }
 
-    /// A connection is lost: its session keeps what it has. Which session is to be ended instead.
+    /// A connection is lost: its session keeps what it has. Which session is to be ended instead:
+    /// the oldest one knows what the kernel knows.
     pub fn keeps_session(&mut self, service: Arc<dyn FileService>) -> Option<Arc<dyn FileService>> {
         self.earlier.push(Earlier { service, since: Instant::now() });
-        (self.earlier.len() > EARLIER).then(|| self.earlier.remove(0).service)
+        let more = self.earlier.len() > EARLIER;
+        self.forfeits |= more;
+        more.then(|| self.earlier.remove(1).service)
     }
 
     /// Sessions of lost connections whose term is over are not kept any more.

@@ -14,6 +14,7 @@ pub use epochs::{Begins, VolumeEpoch, give_up_book, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
 
 use super::identity::Whose;
+use super::notices::Notices;
 use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
@@ -47,6 +48,8 @@ pub struct Before {
     pub secret: Option<PathBuf>,
     /// The volume's epoch.
     pub epoch: VolumeEpoch,
+    /// The volume had to be recovered: there may have been a server with clients.
+    pub recovered: bool,
 }
 
 /// The clients of a server that come back.
@@ -118,14 +121,18 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: path, epoch, .. } = before;
+        let Before { book: path, epoch, recovered, .. } = before;
         let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
+        let mut is_unknown = parts.is_empty() && path.is_some() && recovered;
         if let Some((_, newest)) = parts.last_mut() {
             match newest.fits(epoch) {
                 true => newest.epochs.clear(),
                 // The volume was served, or recovered, elsewhere since: nothing is known of what
                 // clients have kept.
-                false => parts.clear(),
+                false => {
+                    parts.clear();
+                    is_unknown = true;
+                }
             }
         }
         // Two deaths in a row may leave clients of both; older ones had their grace time.
@@ -144,8 +151,9 @@ impl Clients {
         parts.pop();
         let state = State {
             clients: HashMap::new(),
-            open: expected.is_empty(),
+            open: expected.is_empty() && !is_unknown,
             expected,
+            is_unknown,
             until: Instant::now() + GRACE,
             latest: Instant::now() + 2 * GRACE,
             durable: 0,
@@ -178,13 +186,27 @@ impl Clients {
         let mut state = self.lock();
         let now = Instant::now();
         (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
+        // Also for nobody: a server that finds none knows that there may have been clients.
+        if state.book.is_none()
+            && let Some(path) = &self.path
+        {
+            let part = Part { epoch: self.epoch, ..Part::default() };
+            match Book::write(path, self.volume, &[(self.instance, part)]) {
+                Ok(book) => state.book = Some(book),
+                Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
+            }
+        }
     }
 
     /// A client opens a session.
     ///
     /// # Errors
     /// There are too many, or the book cannot be written.
-    pub fn arrive(&self, comes: Comes, outbox: &Arc<Outbox>) -> Result<(Back, Connection)> {
+    pub fn arrive(
+        &self,
+        comes: Comes,
+        (outbox, notices): (&Arc<Outbox>, &Arc<Notices>),
+    ) -> Result<(Back, Connection)> {
         let Comes { returning: Returning { client: id, instance }, whose, is_program } = comes;
         let mut state = self.lock();
         let now = Instant::now();
@@ -219,7 +241,7 @@ impl Clients {
         let client = state.clients.entry(id).or_default();
         let returns = known && !matches!(back, Back::New | Back::Unknown);
         (client.whose, client.is_program) = (whose, is_program);
-        client.connects((number, outbox.clone()), now, returns);
+        client.connects((number, outbox.clone(), notices.clone()), now, returns);
         client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {

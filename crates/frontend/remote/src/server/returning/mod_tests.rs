@@ -52,17 +52,13 @@ fn begins(path: &Path, last: u64, next: u64, found: Option<&Recovered>) {
     note_epoch(path, Begins { volume: VOLUME, last, next, found }).unwrap();
 }
 
-/// The server of a volume that is in this epoch.
-fn takes_up(path: &Path, number: u64) -> Arc<Clients> {
-    let before = Before { book: Some(path.into()), epoch: epoch(number), ..Before::default() };
-    Arc::new(Clients::new(VOLUME, before).unwrap())
-}
-
 /// A server that has opened the volume, in this epoch, and has found what one before it left.
 fn server(path: &Path, number: u64, found: Option<Recovered>) -> Arc<Clients> {
     let last = found.as_ref().map_or(number - 1, |found| found.epoch);
     begins(path, last, number, found.as_ref());
-    takes_up(path, number)
+    let (epoch, recovered) = (epoch(number), found.is_some());
+    let before = Before { book: Some(path.into()), epoch, recovered, ..Before::default() };
+    Arc::new(Clients::new(VOLUME, before).unwrap())
 }
 
 fn found(epoch: u64) -> Option<Recovered> {
@@ -71,13 +67,19 @@ fn found(epoch: u64) -> Option<Recovered> {
 
 fn arrive(clients: &Clients, client: u64, instance: u64) -> (Back, Connection) {
     let returning = Returning { client, instance };
-    clients.arrive(Comes { returning, whose: None, is_program: false }, &outbox()).unwrap()
+    comes(clients, Comes { returning, whose: None, is_program: false }).unwrap()
+}
+
+fn comes(clients: &Clients, comes: Comes) -> Result<(Back, Connection)> {
+    let outbox = outbox();
+    let notices = Arc::new(Notices::new(outbox.clone()));
+    clients.arrive(comes, (&outbox, &notices))
 }
 
 fn program(clients: &Clients, client: u64, whose: Option<Whose>) -> Result<Connection> {
     let returning = Returning { client, instance: 0 };
-    let comes = Comes { returning, whose, is_program: true };
-    clients.arrive(comes, &outbox()).map(|(_, connection)| connection)
+    let program = Comes { returning, whose, is_program: true };
+    comes(clients, program).map(|(_, connection)| connection)
 }
 
 fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
@@ -536,4 +538,30 @@ fn a_death_before_the_own_part_costs_nothing() {
     assert_eq!(back, Back::Again);
     assert!(is_there(&admit(&second, connection, kept(of, 1, 50, 1))));
     assert!(runs(&admit(&second, connection, kept(of, 2, 51, 2))));
+}
+
+/// A server that had to recover its volume and finds no book does not know for whom to wait: it
+/// waits the grace time out. One that finds the book of a server without clients does not.
+#[test]
+fn a_server_without_a_book_waits_for_those_that_it_does_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 5, found(4));
+    first.listens();
+    assert!(!first.is_open());
+    let (_, connection) = arrive(&first, 1, 0);
+    assert!(!first.is_open(), "one that comes is not all of them");
+    let begun = Instant::now();
+    assert!(first.wait_open(&|| false));
+    let waited = begun.elapsed();
+    assert!(waited > GRACE / 2 && waited < GRACE + Duration::from_secs(1), "{waited:?}");
+    leave(&first, connection, Leaving::ForGood);
+    drop(first);
+    assert!(path.exists());
+    let second = server(&path, 6, found(5));
+    assert!(second.is_open(), "a book that names nobody");
+    second.listens();
+    second.ended().unwrap();
+    assert!(!path.exists());
+    assert!(server(&path, 7, None).is_open(), "there was nothing to recover");
 }

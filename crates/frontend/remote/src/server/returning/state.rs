@@ -21,6 +21,9 @@ pub(super) struct State {
     pub clients: HashMap<u64, Client>,
     /// Clients of which nothing was heard yet since the server before died.
     pub expected: HashSet<u64>,
+    /// There may be clients of a server before of which nothing is known. They do not come back,
+    /// but their kernels show what they know for a term.
+    pub is_unknown: bool,
     /// Everybody goes on: all have returned, or the grace time is over.
     pub open: bool,
     pub until: Instant,
@@ -98,6 +101,7 @@ impl State {
     pub fn look(&mut self) {
         let now = Instant::now();
         if now >= self.until {
+            self.is_unknown = false;
             let late: Vec<u64> = self.expected.drain().collect();
             for client in late {
                 tracing::warn!(client, "a client has not come back: nobody waits for it any more");
@@ -118,7 +122,8 @@ impl State {
 
     /// Does anybody return still?
     pub fn returned(&mut self) {
-        self.open |= self.expected.is_empty()
+        self.open |= !self.is_unknown
+            && self.expected.is_empty()
             && self.clients.values().all(|client| client.returning.is_none());
     }
 
