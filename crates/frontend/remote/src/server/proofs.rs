@@ -226,12 +226,11 @@ impl Prover {
             let Ok(gone) = self.power.hold(vec![held]) else { continue };
             // What is gone counts, too, and is given back.
             lent.inodes.push(ino);
-            if gone.is_empty() {
-                if let Grant::Open(_) = grant
-                    && let Ok(handle) = self.power.open(ino, grant)
-                {
-                    lent.handles.push(handle);
-                }
+            if gone.is_empty()
+                && let Grant::Open(_) = grant
+                && let Ok(handle) = self.power.open(ino, grant)
+            {
+                lent.handles.push(handle);
             }
         }
         lent
