@@ -166,8 +166,7 @@ fn comes_back(dead: &Dead, image: &Image, books: &Path, what: &str) {
     volume.close().unwrap();
 }
 
-/// Seen to fail when the header names an epoch before the book does, and when the book is written
-/// by the server that serves at last alone.
+/// Seen to fail when the header names an epoch before the book does.
 #[test]
 fn a_client_is_known_wherever_recoveries_die() {
     let mut whole = 0;

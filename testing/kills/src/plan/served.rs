@@ -13,8 +13,7 @@ pub(super) const INCIDENTS: [&str; 6] = [
     "server-stop",
     "server-and-device",
 ];
-/// What is drawn if it is asked for by name alone, because it shows what is planned
-/// (`docs/design/lost-server.md`): files that are made without a name.
+/// What is drawn if it is asked for by name alone: files that are made without a name.
 pub(super) const NAMED: [&str; 1] = ["nameless"];
 /// How such rounds end.
 pub(super) const ENDS: [&str; 7] = [

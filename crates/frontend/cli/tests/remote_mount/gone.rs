@@ -70,10 +70,13 @@ fn the_number_of_a_file_that_is_gone_is_kept() {
     served.end();
 }
 
+/// What a thread does with the file that it has open.
+type Asked = Box<dyn FnOnce(&File) + Send>;
+
 /// A file without a name that a thread has open in a table of its own: a process that is started
 /// meanwhile has no copy of it, whose close would wait for a mount that is stopped.
 struct Holder {
-    asks: Sender<Box<dyn FnOnce(&File) + Send>>,
+    asks: Sender<Asked>,
     thread: JoinHandle<()>,
     ino: u64,
 }
@@ -81,7 +84,7 @@ struct Holder {
 impl Holder {
     fn of(dir: &str) -> Self {
         let (tell, told) = channel();
-        let (asks, asked) = channel::<Box<dyn FnOnce(&File) + Send>>();
+        let (asks, asked) = channel::<Asked>();
         let dir = dir.to_string();
         let thread = spawn(move || {
             own_table().unwrap();

@@ -230,12 +230,11 @@ impl Prover {
         let mut lent = Lent { prover: self, inodes: Vec::new(), handles: Vec::new() };
         for shown in proofs.iter().filter(|shown| self.holds(shown)) {
             let Proven { ino, generation, grant, .. } = *shown;
-            if lent.refers_to((ino, generation)) {
-                if let Grant::Open(_) = grant
-                    && let Ok(handle) = self.power.open(ino, grant)
-                {
-                    lent.handles.push(handle);
-                }
+            if lent.refers_to((ino, generation))
+                && let Grant::Open(_) = grant
+                && let Ok(handle) = self.power.open(ino, grant)
+            {
+                lent.handles.push(handle);
             }
         }
         lent
