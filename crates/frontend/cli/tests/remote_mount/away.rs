@@ -5,7 +5,6 @@
 use super::network::Far;
 use crate::Mount;
 use rustix::fs::Advice;
-use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -179,34 +178,6 @@ fn a_mount_whose_answers_are_held_back_forgets() {
     assert_eq!(look(&file, &dir).page, [1; 4096]);
     assert_eq!(far.proxy.plan.made.load(Ordering::SeqCst), 1, "no connection was lost");
     drop(file);
-    near.umount();
-    far.end();
-}
-
-/// The server dies, and the next one finds no book: it knows of no client, and waits for all.
-#[test]
-fn a_server_without_a_book_waits_for_kernels_that_it_does_not_know() {
-    let Known { mut far, near, file, dir } = known(false);
-    std::fs::File::open(dir.join("f")).unwrap().sync_all().unwrap();
-    far.proxy.part();
-    near.umount();
-    let begun = Instant::now();
-    far.restart(Signal::KILL, |book| std::fs::remove_file(book).unwrap());
-    let near = far.near();
-    let changed = OpenOptions::new().write(true).open(near.path("all/f")).unwrap();
-    changed.write_all_at(&[2; 4096], 0).unwrap();
-    changed.sync_all().unwrap();
-    drop(changed);
-    let waited = begun.elapsed();
-    let theirs = dir.clone();
-    let seen = apart(move || look(&file, &theirs).page);
-    let early = seen.recv_timeout(BRIEFLY);
-    assert!(early.is_err() || early == Ok([2; 4096]), "{:?}", early.map(|page| page[0]));
-    assert!(waited < Duration::from_secs(8), "{waited:?}");
-    far.proxy.lead_to(&far.server.address);
-    far.proxy.join();
-    let seen = early.unwrap_or_else(|_| seen.recv_timeout(LIMIT).unwrap());
-    assert_eq!(seen[0], 2);
     near.umount();
     far.end();
 }

@@ -66,31 +66,11 @@ impl Far {
         mount
     }
 
-    /// The server ends by this signal, and `between` is done with its book before the next one
-    /// begins. That one listens elsewhere.
-    pub fn restart(&mut self, signal: Signal, between: impl FnOnce(&std::path::Path)) {
-        self.server.signal(signal);
-        self.server.wait();
-        between(&book_of(self.setup.volume()));
-        self.server = serve(&self.setup, &self.keys);
-    }
-
     pub fn end(self) {
         self.mount.umount();
         assert!(self.server.end(Signal::TERM).success());
         self.setup.assert_plain_ext4();
     }
-}
-
-/// Where the servers of a volume on this machine have their book.
-fn book_of(volume: &str) -> std::path::PathBuf {
-    let mut uuid = [0; 16];
-    let image = std::fs::File::open(volume).unwrap();
-    image.read_exact_at(&mut uuid, 1024 + 0x68).unwrap();
-    let hex: String = uuid.iter().map(|byte: &u8| format!("{byte:02x}")).collect();
-    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-    let state = std::env::var_os("SIFTFS_STATE_DIR").unwrap_or_else(|| "/var/lib/siftfs".into());
-    std::path::Path::new(&state).join("clients").join(parts.join("-"))
 }
 
 fn serve(setup: &Setup, keys: &Keys) -> Server {

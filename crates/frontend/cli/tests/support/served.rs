@@ -44,16 +44,6 @@ impl Served {
         Self { child, said, address: value["listening"].as_str().unwrap().into() }
     }
 
-    /// Sends it a signal.
-    pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
-    }
-
-    /// Waits for its end.
-    pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
     pub fn end(mut self, signal: Signal) -> ExitStatus {
         let pid = Pid::from_raw(self.child.id() as i32).unwrap();
         kill_process(pid, signal).unwrap();
