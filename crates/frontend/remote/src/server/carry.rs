@@ -113,10 +113,7 @@ impl Session<'_> {
                 return self.answers.give(own, error, true);
             }
         };
-        if entry.waits() {
-            self.desk.call();
-        }
-        let Some(turn) = entry.begin() else {
+        let Some(turn) = entry.begin(|| self.desk.call()) else {
             not_carried_out();
             return self.not_begun(own);
         };
