@@ -3,7 +3,7 @@ use siftfs_proto::compound::{Access, BytesArg, Compound, NumberArg, Wanted};
 use siftfs_proto::{Handle, Level, ROOT_INO, Rights, SectionId};
 
 fn compound(steps: Vec<Step>) -> Request {
-    let (level, rights, wanted) = (Level::Durable, Rights::default(), Wanted::default());
+    let (level, rights, wanted) = (Level::Durable, Rights::default(), Wanted::All);
     Request::Compound(Box::new(Compound { base: ROOT_INO, steps, level, rights, wanted }))
 }
 
