@@ -172,6 +172,42 @@ fn a_lost_compound_is_told() {
     served.end();
 }
 
+/// What is durable when it is answered is not kept, and so nothing that was written before may be
+/// repeated over it: neither over a section, nor over compounds of open files and of paths.
+#[test]
+fn nothing_older_is_repeated_over_what_is_final() {
+    let mut served = Served::start();
+    let volume = Volume::connect(served.address()).unwrap();
+    let [section, open, path] = ["/section", "/open", "/path"].map(|path| {
+        let file = volume.create(path, 0o644).unwrap();
+        file.write_at(0, &[9; 8192]).unwrap();
+        file
+    });
+    volume.sync().unwrap();
+    for file in [&section, &open, &path] {
+        file.write_at(0, &[1; 5000]).unwrap();
+        file.set_len(4000).unwrap();
+    }
+    let shared = section.section().unwrap();
+    shared.write_at(2000, &[2; 4000]).unwrap();
+    shared.commit().unwrap();
+    let mut steps = volume.compound();
+    steps.write(&open, 2000, vec![2; 4000]);
+    steps.durable().unwrap();
+    let mut steps = volume.compound();
+    let opened = steps.open("/path", siftfs::Access::Both);
+    steps.write(opened, 2000, vec![2; 4000]);
+    steps.durable().unwrap();
+    let again = served.restart_after(Signal::KILL, PAUSE);
+    let expected = [vec![1; 2000], vec![2; 4000]].concat();
+    let are = [&section, &open, &path].map(|file| all(file) == expected);
+    served.server = Some(again.join().unwrap());
+    assert_eq!(are, [true; 3]);
+    drop((section, open, path));
+    volume.close().unwrap();
+    served.end();
+}
+
 fn draw(seed: &mut u64, below: u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;

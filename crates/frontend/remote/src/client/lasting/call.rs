@@ -37,6 +37,9 @@ impl Shared {
             true => Some(Change::Loose),
             false => change_of(kind, place.as_ref()),
         };
+        if kind == Kind::Final && !is_loose {
+            self.before_final(cred, &req)?;
+        }
         let mut before: Option<u64> = None;
         let mut sent = 0;
         loop {
@@ -226,8 +229,16 @@ impl Shared {
                 }
             }
             Reply::Compounded(compounded) => self.opened_by(&req, compounded, &proofs),
-            Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
-            Reply::Section(section) => section.0 = self.sections.add(section.0, using.connection),
+            Reply::Ticket(ticket) => {
+                ticket.0 = self.tickets.add(ticket.0, using.connection, None);
+            }
+            Reply::Section(section) => {
+                let file = match &req {
+                    Request::SectionStart { file } => Some(*file),
+                    _ => None,
+                };
+                section.0 = self.sections.add(section.0, using.connection, file);
+            }
             _ => {}
         }
         if let Request::SetLock { file: Target::Open(own), ask } = &req {

@@ -204,6 +204,16 @@ impl Kept {
         others.into_iter().map(|(_, _, at)| at).collect()
     }
 
+    /// Is there any of this file?
+    pub fn has_of(&self, file: InodeNr) -> bool {
+        self.lock().changes.values().any(|change| change.file == Some(file))
+    }
+
+    /// Is there any of a file's bytes or attributes?
+    pub fn has_of_files(&self) -> bool {
+        self.lock().changes.values().any(|change| change.file.is_some())
+    }
+
     /// One of them.
     pub fn get(&self, at: u64) -> Option<Change> {
         self.lock().changes.get(&at).cloned()

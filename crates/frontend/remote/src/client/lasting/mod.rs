@@ -6,6 +6,7 @@
 
 mod call;
 mod certain;
+mod finals;
 mod kept;
 mod kind;
 mod lender;
