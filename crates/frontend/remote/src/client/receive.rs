@@ -73,9 +73,12 @@ impl Link {
                 None => self.lay_down(incoming),
             }
         };
+        // Before any call fails: the caller may give the session up then, and what the kernel knows
+        // counts no more all the same.
+        let leaves = self.leaving.load(Ordering::SeqCst);
         self.slots.broke(&error);
         self.sender.close();
-        self.over();
+        self.over(leaves);
         if let Some(watch) = &self.watch {
             watch.lost(&error);
         }
@@ -139,12 +142,12 @@ impl Link {
     }
 
     /// Nothing more is told: what the cache has counts no more.
-    fn over(&self) {
-        if !self.leaving.load(Ordering::SeqCst) {
+    fn over(&self, leaves: bool) {
+        if !leaves {
             self.holder.iter().for_each(|holder| holder.lost());
         }
         let Some(caching) = &self.cache else { return };
-        if self.leaving.load(Ordering::SeqCst) {
+        if leaves {
             return caching.owing.end();
         }
         caching.cache.shares(true);
