@@ -72,8 +72,8 @@ impl Tree {
         Ok(gone.into_iter().map(|held| held.ino).collect())
     }
 
-    /// One without a name is as good as gone, unless a session still refers to it or has it open: it
-    /// is freed as soon as no session does.
+    /// One without a name is as good as gone, unless a session still refers to it or has it open:
+    /// it is freed as soon as no session does.
     fn is_this(&self, held: &Held) -> bool {
         let inode = &self.node(held.ino).inode;
         let stays = inode.nlink > 0 || self.inodes.is_referenced(held.ino);

@@ -20,7 +20,8 @@ use std::time::Duration;
 /// What is told counts until the newest answered question is that old: the kernel takes a moment to
 /// take an answer, and a server's clock may run a little faster.
 const COUNTS: Duration = Duration::from_millis(3500);
-/// A server that gives signs of life and leaves so many questions in a row unanswered is given up.
+/// A server that gives signs of life is given up when it leaves this number of questions in a row
+/// unanswered.
 const SILENT: usize = 10;
 /// How often a call that waits looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(200);
