@@ -69,8 +69,8 @@ pub(crate) struct Known {
     certain: Certain,
 }
 
-/// Until when what is told counts at most, whoever else is there, because the session is one over a
-/// wire, which may be lost.
+/// Until when what is told counts at most, with or without others, because the session is one over
+/// a wire, which may be lost.
 struct Certain(AtomicU64);
 
 impl Certain {

@@ -206,7 +206,7 @@ impl Unserved {
     }
 }
 
-/// At most as many parts as there may be threads.
+/// Parts, at most one for each thread that there may be.
 fn parts<T>(mut all: Vec<T>) -> Vec<Vec<T>> {
     let size = all.len().div_ceil(THREADS).max(1);
     let mut parts = Vec::new();
