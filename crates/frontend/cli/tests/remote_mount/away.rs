@@ -7,7 +7,7 @@ use crate::Mount;
 use rustix::fs::Advice;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ struct Seen {
     old_name: bool,
 }
 
-fn look(file: &File, dir: &PathBuf) -> Seen {
+fn look(file: &File, dir: &Path) -> Seen {
     let mut page = [0; 4096];
     file.read_exact_at(&mut page, 0).unwrap();
     let size = std::fs::metadata(dir.join("f")).unwrap().size();

@@ -2,10 +2,16 @@
 //! kept of the files that they change is older: repeated after a death it would come over them. So
 //! it is made durable before.
 
+use super::call::MOMENT;
 use super::{Shared, kind};
-use siftfs_base::{Error, InodeNr, Result};
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_calls::ToServer;
 use siftfs_proto::compound::{FileArg, Step, StepNr};
 use siftfs_proto::{Credentials, Owed, Request, Target};
+use std::time::Duration;
+
+/// How many moments a server has to make everything durable: half a minute while it is there.
+const WAITS: u32 = 300;
 
 /// Files whose bytes or attributes such a change is about.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,25 +77,40 @@ impl Shared {
     /// Those of the sync: the change is not to be made.
     pub(super) fn before_final(&self, cred: &Credentials, req: &Request) -> Result<()> {
         let files = match about(req, |own| self.sections.about(own)) {
-            About::Any if self.kept.has_of_files() => {
-                return self.sync_before(cred, &Request::SyncAll, None);
-            }
-            About::Any => return Ok(()),
+            About::Any => return self.all_before(),
             About::Files(files) => files,
         };
         for file in files {
             let kept = self.opens.ino(file).filter(|ino| self.kept.has_of(*ino));
             if let Some(ino) = kept {
                 let sync = Request::Fsync { file, datasync: false };
-                self.sync_before(cred, &sync, Some(ino))?;
+                self.sync_before(cred, &sync, ino)?;
             }
         }
         Ok(())
     }
 
-    /// One sync, of a file or of all. It leaves to the program's own fsync(2) what that is to be
+    /// Waits until nothing is kept that was answered before. The server is asked for that, since a
+    /// sync of everything is an administrator's.
+    ///
+    /// # Errors
+    /// `EIO` if the server does not make it durable, which its log says.
+    fn all_before(&self) -> Result<()> {
+        let (next, mut waits) = (self.kept.next(), 0);
+        while self.kept.waits_for_files(next, Duration::ZERO) {
+            self.using()?.client.say(ToServer::Full);
+            waits += 1;
+            if self.kept.waits_for_files(next, MOMENT) && waits == WAITS {
+                tracing::error!("what is kept does not become durable: a compound is refused");
+                return Err(errno(libc::EIO));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sync of a file. It leaves to the program's own fsync(2) what that is to be
     /// told.
-    fn sync_before(&self, cred: &Credentials, sync: &Request, file: Option<InodeNr>) -> Result<()> {
+    fn sync_before(&self, cred: &Credentials, sync: &Request, file: InodeNr) -> Result<()> {
         loop {
             let using = self.using()?;
             let mut sent = sync.clone();
@@ -106,10 +127,7 @@ impl Shared {
                 }
                 Err(error) => return Err(error),
                 Ok(_) => {
-                    match file {
-                        Some(ino) => self.kept.synced(ino, next),
-                        None => self.kept.all_synced(next),
-                    }
+                    self.kept.synced(file, next);
                     return Ok(());
                 }
             }

@@ -209,9 +209,17 @@ impl Kept {
         self.lock().changes.values().any(|change| change.file == Some(file))
     }
 
-    /// Is there any of a file's bytes or attributes?
-    pub fn has_of_files(&self) -> bool {
-        self.lock().changes.values().any(|change| change.file.is_some())
+    /// Is there any of a file's bytes or attributes that was answered before `next` was next? Waits
+    /// a moment for an end of that.
+    pub fn waits_for_files(&self, next: u64, moment: std::time::Duration) -> bool {
+        let is_there =
+            |state: &State| state.changes.range(..next).any(|(_, change)| change.file.is_some());
+        let state = self.lock();
+        if !is_there(&state) {
+            return false;
+        }
+        let waited = self.less.wait_timeout(state, moment);
+        is_there(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// One of them.
