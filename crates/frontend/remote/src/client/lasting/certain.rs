@@ -57,9 +57,10 @@ enum Due {
 }
 
 impl Certain {
-    pub fn new() -> Self {
+    /// Of a session that speaks for a kernel, or for none, of which nothing has to be certain.
+    pub fn new(kernel: &Kernel) -> Self {
         let (link, next, open) = Default::default();
-        let now = moment();
+        let now = kernel.as_ref().map_or(Duration::ZERO, |_| moment());
         let state = State { link, next, open, last: now, since: now, doubts: true };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -77,7 +78,7 @@ impl Certain {
     ) {
         let mut state = self.lock();
         // It may have been lost already, and have said so.
-        if client.lost().is_some() {
+        if kernel.is_none() || client.lost().is_some() {
             return;
         }
         state.link = Some((number, Arc::downgrade(client)));

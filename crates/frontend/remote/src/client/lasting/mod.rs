@@ -186,6 +186,7 @@ impl Lasting {
             unwanted: false,
             given: Vec::new(),
         };
+        let certain = Certain::new(&cache);
         let shared = Arc::new(Shared {
             dial,
             opening,
@@ -206,7 +207,7 @@ impl Lasting {
             waits: waits::Waits::default(),
             lenders: Mutex::default(),
             late: Mutex::default(),
-            certain: Certain::new(),
+            certain,
             peer: Mutex::default(),
             calls: AtomicU64::new(0),
         });

@@ -96,7 +96,7 @@ impl Shared {
         };
         let end = (self.dial)()?;
         let opening = self.opening.clone();
-        let asked = moment();
+        let asked = self.cache.as_ref().map_or(Duration::ZERO, |_| moment());
         let client = Client::open_again(end, opening, (self.cache.clone(), None), Some(again))?;
         let terms = client.terms;
         if *self.volume.get_or_init(|| terms.volume) != terms.volume {
