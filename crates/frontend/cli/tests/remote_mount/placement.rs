@@ -245,7 +245,10 @@ fn a_killed_server_loses_nothing() {
     // Another one waits for what these had alone.
     let theirs = other.path("g");
     let reads = std::thread::spawn(move || {
-        fs::OpenOptions::new().append(true).open(&theirs).unwrap().set_len(4095).unwrap();
+        let file = fs::OpenOptions::new().append(true).open(&theirs).unwrap();
+        file.set_len(4095).unwrap();
+        // The server dies once more, and both mounts with it.
+        file.sync_all().unwrap();
         fs::read(theirs).unwrap()
     });
     leases_end([&f, &g]);
