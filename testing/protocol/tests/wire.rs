@@ -37,7 +37,6 @@ explored!(
     names,
     writes,
     deaths,
-    recoveries,
     kernels,
     both_know,
     compounds,

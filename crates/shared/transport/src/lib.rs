@@ -27,7 +27,6 @@ mod link;
 mod mapping;
 mod meeting;
 mod options;
-mod processors;
 mod ring;
 mod share;
 mod shm;

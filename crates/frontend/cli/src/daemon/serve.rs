@@ -89,12 +89,8 @@ impl Daemon {
         }
         let (ends, ended) = channel();
         let mounts = Mounts::new(&self.volume, volume.source(), ends);
-        let mut listening = None;
-        let started = self.listen(listeners, &volume).and_then(|served| {
-            listening = served;
-            self.start(&mounts, &volume)
-        });
-        let control = match started {
+        let listening = self.listen(listeners, &volume);
+        let control = match self.start(&mounts, &volume) {
             Ok(control) => control,
             Err(failure) => {
                 drop(listening);
@@ -144,15 +140,11 @@ impl Daemon {
 
     /// Serves the volume there until what is returned is dropped. Mounts go on without that.
     /// Clients of a daemon before this one that has died repeat what they keep before this kernel
-    /// changes anything. If it is not served, a later server must not have them do it after that.
-    fn listen(
-        &self,
-        listeners: Vec<Clients>,
-        volume: &Origin,
-    ) -> Result<Option<Listening>, Failure> {
-        let Origin::Local(volume) = volume else { return Ok(None) };
+    /// changes anything.
+    fn listen(&self, listeners: Vec<Clients>, volume: &Origin) -> Option<Listening> {
+        let Origin::Local(volume) = volume else { return None };
         if listeners.is_empty() {
-            return Ok(None);
+            return None;
         }
         let served = volume.served(&name_of(&self.volume));
         let before = served.before();
@@ -163,11 +155,10 @@ impl Daemon {
             Ok(listening)
         });
         match listening {
-            Ok(listening) => Ok(Some(listening)),
+            Ok(listening) => Some(listening),
             Err(failure) => {
                 tracing::error!(error = failure.message, "the volume is not served to others");
-                volume.give_up_book().map_err(|e| Failure::about(&self.volume, e))?;
-                Ok(None)
+                None
             }
         }
     }

@@ -13,5 +13,4 @@ pub(crate) mod known;
 pub(crate) mod names;
 pub(crate) mod opener;
 pub(crate) mod own_mount;
-pub(crate) mod unserved;
 pub(crate) mod writers;

@@ -12,7 +12,6 @@ use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
 use crate::pages::own_mount::{self, Written};
-use crate::pages::unserved::Unserved;
 use crate::serve::agreed::Agreed;
 use crate::serve::caller;
 use crate::serve::calls::Calls;
@@ -61,8 +60,6 @@ pub(crate) struct Server {
     /// Of files whose times the kernel owns.
     pub(crate) kernel_times: Arc<KernelTimes>,
     pub(crate) shares: Shares,
-    /// The own threads that ask while the session may be lost.
-    pub(crate) unserved: Arc<Unserved>,
     /// Of programs that ask for private logs.
     pub(crate) tokens: Arc<Tokens>,
 }
@@ -86,7 +83,6 @@ impl Server {
             operations: Switch::new(true),
             kernel_times: Arc::default(),
             shares: Shares::new(agreed.shared, agreed.private_logs),
-            unserved: Arc::default(),
         }
     }
 

@@ -152,8 +152,7 @@ impl Shares {
         self.note_pages(dir);
         match &self.known {
             Some(known) if !known.is_alone() => Valid::NEVER,
-            Some(known) => Valid::both(known.attributes()),
-            None => Valid::ALONE,
+            _ => Valid::ALONE,
         }
     }
 }

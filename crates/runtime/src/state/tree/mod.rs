@@ -1,7 +1,6 @@
 //! The files and directories as they are now.
 
 pub mod ends;
-pub mod former;
 pub mod generations;
 pub mod inodes;
 pub mod node;

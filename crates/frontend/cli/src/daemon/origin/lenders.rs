@@ -3,7 +3,7 @@
 
 use siftfs_base::Result;
 use siftfs_proto::{Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_remote::{Crossed, Lender};
+use siftfs_remote::{Client, Crossed};
 use siftfs_status::Placement;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,15 +18,15 @@ pub struct Lenders {
 
 #[derive(Default)]
 struct All {
-    live: Vec<Weak<Lender>>,
+    live: Vec<Weak<Client>>,
     /// Of those that have ended.
     before: Crossed,
     opened: u64,
 }
 
 /// One of them. What has crossed it is counted when it is dropped.
-struct Counted {
-    client: Arc<Lender>,
+struct Lender {
+    client: Arc<Client>,
     lenders: Arc<Lenders>,
 }
 
@@ -36,12 +36,13 @@ impl Lenders {
     }
 
     /// The session of a new connection.
-    pub fn session(self: &Arc<Self>, client: Arc<Lender>) -> Arc<dyn FileService> {
+    pub fn session(self: &Arc<Self>, client: Client) -> Arc<dyn FileService> {
+        let client = Arc::new(client);
         let mut all = self.lock();
         all.live.push(Arc::downgrade(&client));
         all.opened += 1;
         drop(all);
-        Arc::new(Counted { client, lenders: self.clone() })
+        Arc::new(Lender { client, lenders: self.clone() })
     }
 
     /// A program gets no connection. The log says the reason once: the mount's other programs have
@@ -64,7 +65,7 @@ impl Lenders {
     }
 }
 
-impl Drop for Counted {
+impl Drop for Lender {
     fn drop(&mut self) {
         let own = Arc::downgrade(&self.client);
         let mut all = self.lenders.lock();
@@ -73,7 +74,7 @@ impl Drop for Counted {
     }
 }
 
-impl FileService for Counted {
+impl FileService for Lender {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         self.client.call(cred, req)
     }

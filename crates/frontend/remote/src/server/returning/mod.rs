@@ -4,23 +4,20 @@
 mod book;
 mod calls;
 mod client;
-mod epochs;
 mod keeper;
 mod sessions;
 mod state;
 
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
-pub use epochs::{Begins, VolumeEpoch, give_up_book, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
 
-use super::identity::Whose;
-use super::notices::Notices;
 use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
-use siftfs_proto::{FileService, Owed, Reply};
+use siftfs_keys::Fingerprint;
+use siftfs_proto::{FileService, Owed, Recovered, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -37,8 +34,7 @@ const ANEW: Duration = Duration::from_secs(2);
 /// How often a call that waits looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where a server has its book, and what it has to know of the volume. What a recovery found is in
-/// the book by then ([`note_epoch`]).
+/// Where a server has its book, and what a recovery found before it opened the volume.
 #[derive(Debug, Default)]
 pub struct Before {
     /// The book's path; without one, nothing survives the server.
@@ -47,15 +43,15 @@ pub struct Before {
     /// granted to clients whose callers are checked; it is made if it is not there.
     pub secret: Option<PathBuf>,
     /// The volume's epoch.
-    pub epoch: VolumeEpoch,
-    /// The volume had to be recovered: there may have been a server with clients.
-    pub recovered: bool,
+    pub epoch: u64,
+    /// What the volume's recovery found; `None` if there was none, or nobody knows.
+    pub found: Option<Arc<Recovered>>,
 }
 
 /// The clients of a server that come back.
 pub(super) struct Clients {
     pub instance: u64,
-    epoch: VolumeEpoch,
+    epoch: u64,
     volume: [u8; 16],
     /// Where the book is.
     path: Option<PathBuf>,
@@ -73,16 +69,6 @@ pub(super) struct Clients {
 pub(super) struct Connection {
     pub client: u64,
     number: u64,
-}
-
-/// A client that comes, or comes back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Comes {
-    pub returning: Returning,
-    /// Whose it is; none of the server's own user, and of root.
-    pub whose: Option<Whose>,
-    /// It is a program, and not a kernel.
-    pub is_program: bool,
 }
 
 /// How a connection ends.
@@ -121,19 +107,17 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: path, epoch, recovered, .. } = before;
+        let Before { book: path, epoch, found, .. } = before;
         let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
-        let mut is_unknown = parts.is_empty() && path.is_some() && recovered;
-        if let Some((_, newest)) = parts.last_mut() {
-            match newest.fits(epoch) {
-                true => newest.epochs.clear(),
-                // The volume was served, or recovered, elsewhere since: nothing is known of what
-                // clients have kept.
-                false => {
-                    parts.clear();
-                    is_unknown = true;
-                }
+        match (parts.last_mut(), found) {
+            (Some((_, newest)), _) if newest.ended => {}
+            (Some((_, newest)), Some(found)) if newest.epoch == found.epoch => {
+                newest.found = Some((*found).clone());
             }
+            // The volume was served, or recovered, elsewhere since: nothing is known of what
+            // clients have kept.
+            (Some(_), _) => parts.clear(),
+            (None, _) => {}
         }
         // Two deaths in a row may leave clients of both; older ones had their grace time.
         let keep = parts.len().saturating_sub(4);
@@ -151,9 +135,8 @@ impl Clients {
         parts.pop();
         let state = State {
             clients: HashMap::new(),
-            open: expected.is_empty() && !is_unknown,
+            open: expected.is_empty(),
             expected,
-            is_unknown,
             until: Instant::now() + GRACE,
             latest: Instant::now() + 2 * GRACE,
             durable: 0,
@@ -186,16 +169,6 @@ impl Clients {
         let mut state = self.lock();
         let now = Instant::now();
         (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
-        // Also for nobody: a server that finds none knows that there may have been clients.
-        if state.book.is_none()
-            && let Some(path) = &self.path
-        {
-            let part = Part { epoch: self.epoch, ..Part::default() };
-            match Book::write(path, self.volume, &[(self.instance, part)]) {
-                Ok(book) => state.book = Some(book),
-                Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
-            }
-        }
     }
 
     /// A client opens a session.
@@ -204,15 +177,16 @@ impl Clients {
     /// There are too many, or the book cannot be written.
     pub fn arrive(
         &self,
-        comes: Comes,
-        (outbox, notices): (&Arc<Outbox>, &Arc<Notices>),
+        returning: Returning,
+        key: Option<Fingerprint>,
+        outbox: &Arc<Outbox>,
     ) -> Result<(Back, Connection)> {
-        let Comes { returning: Returning { client: id, instance }, whose, is_program } = comes;
+        let Returning { client: id, instance } = returning;
         let mut state = self.lock();
         let now = Instant::now();
         state.forget(now);
         if !state.clients.contains_key(&id) {
-            state.make_room(whose)?;
+            state.has_room(key)?;
         }
         state.connections += 1;
         let number = state.connections;
@@ -240,8 +214,8 @@ impl Clients {
         }
         let client = state.clients.entry(id).or_default();
         let returns = known && !matches!(back, Back::New | Back::Unknown);
-        (client.whose, client.is_program) = (whose, is_program);
-        client.connects((number, outbox.clone(), notices.clone()), now, returns);
+        client.key = key;
+        client.connects((number, outbox.clone()), now, returns);
         client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
@@ -310,7 +284,7 @@ impl Clients {
                 true => self.once(connection, (*place, *number, *number), over),
                 false => Verdict::Over,
             },
-            (_, None | Some(Change::Loose)) => match self.wait_open(&over) {
+            (_, None) => match self.wait_open(&over) {
                 true => Verdict::Run,
                 false => Verdict::Over,
             },
@@ -471,7 +445,7 @@ impl Clients {
             | Change::Kept(Kept { place, number, .. }) => {
                 client.end((*place, *number), (result, owed), done);
             }
-            Change::Reclaim | Change::Loose => {}
+            Change::Reclaim => {}
         }
         if done.order != 0 {
             client.keeps(file, done.order);
@@ -557,7 +531,7 @@ impl Clients {
             // Nobody comes back.
             Some(book) if state.clients.is_empty() && state.expected.is_empty() => book.remove(),
             Some(mut book) => {
-                let replies = state.replies(self.epoch.number);
+                let replies = state.replies(self.epoch);
                 book.ended(&replies)
             }
             None => Ok(()),
