@@ -65,7 +65,7 @@ class Volume : public std::enable_shared_from_this<Volume> {
  public:
   // Opens the volume at an address: the path of a file or block device, which this process opens
   // and no other one may have; or, with "unix:", "tcp:" or HOST:/VOLUME, one that a server has for
-  // several processes: if the server ends, every call is EIO. A second opening of an address in
+  // several processes, whose calls wait while the server is away. A second opening of an address in
   // this process gets the same volume; EBUSY if it asks for other `ops`.
   static int Open(const std::string& address, Ops ops, std::shared_ptr<Volume>* into);
 

@@ -47,6 +47,10 @@ class Served(unittest.TestCase):
             siftfs.connect(ADDRESS, "another")
         with self.assertRaisesRegex(ConnectionRefusedError, "nobody listens"):
             siftfs.connect("unix:/nowhere")
+        with self.assertRaisesRegex(ConnectionRefusedError, "say soft"):
+            siftfs.connect(ADDRESS, options="timeo=5")
+        siftfs.connect(ADDRESS, options="soft,timeo=5").close()
+        siftfs.connect(ADDRESS, options="once").close()
         volume = siftfs.connect(ADDRESS)
         with self.assertRaises(FileNotFoundError) as told:
             volume.open("/absent")

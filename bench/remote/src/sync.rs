@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 const BYTES: usize = 4096;
 /// Blocks of the file.
 const BLOCKS: u64 = 4096;
-/// How long both ends spin that have a processor each and share memory.
-const SPIN: Duration = Duration::from_micros(20);
+/// How long both ends spin that have a processor each and share memory: longer than the storage
+/// takes, so that none of them sleeps.
+const SPIN: Duration = Duration::from_millis(1);
 /// The user that a program over TCP is, with keys and without.
 const USER: u32 = 1000;
 

@@ -29,5 +29,6 @@ pub use siftfs_volume::Media;
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::discard::Discarded;
+pub use volume::find::books_of_clients;
 pub use volume::media::{OpenedMedia, Places, open_media, open_media_for, open_media_for_service};
 pub use volume::mkfs::{mkfs, mkfs_on};

@@ -92,6 +92,10 @@ pub struct OpenOptions {
     pub replay: Replay,
     /// The process that does the background work; `None`: this one.
     pub service: Option<ServicePlace>,
+    /// The volume is opened to be served: the folder where servers have their books of clients.
+    /// Each epoch is written down there before the header names it, with what was found in the one
+    /// before. So this process changes nothing by itself before its server has taken the book up.
+    pub books: Option<PathBuf>,
 }
 
 /// A Service in a process of its own.
@@ -141,6 +145,7 @@ impl Default for OpenOptions {
             log: None,
             replay: Replay::default(),
             service: None,
+            books: None,
         }
     }
 }

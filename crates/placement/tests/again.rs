@@ -132,6 +132,58 @@ fn references_are_counted_again() {
     assert!(!kernel.has_looked_up(a.ino));
 }
 
+/// The number of an inode that is gone is nobody's while a session says that its kernel refers to
+/// it: neither one that is free, nor one that another file has and gives up. It is given again when
+/// the kernel has forgotten it, or its session has ended.
+#[test]
+fn a_number_that_a_kernel_refers_to_is_not_given_again() {
+    let world = World::new(1);
+    let v = world.open();
+    let own = v.endpoint();
+    let session = || v.session(Opening::kernel()).expect("a session");
+    let (kernel, other) = (session(), session());
+    let makes = |name: &str| attr(ask(&*own, None, makes(name)[3].clone())).ino;
+    let gone = |session: &dyn FileService, ino, count| {
+        let inodes = vec![Held { ino, generation: 77, count }];
+        assert_eq!(ask(session, None, Request::HoldMany { inodes }), Ok(Reply::Gone(vec![ino])));
+    };
+    let forget = |session: &dyn FileService, ino, count| {
+        ask(session, None, Request::Forget { ino, count }).expect("forgotten");
+    };
+    let taken = makes("taken");
+    let next = taken + 1;
+    gone(&*kernel, next, 2);
+    gone(&*kernel, taken, 1);
+    gone(&*other, next, 1);
+    assert!(!kernel.has_looked_up(taken) && !kernel.has_looked_up(next), "they name nothing");
+    assert_eq!(makes("a"), next + 1);
+    // The other file of the number is removed, and forgotten.
+    forget(&*own, taken, 1);
+    let unlink = Request::Unlink { parent: ROOT, name: b"taken".to_vec() };
+    ask(&*own, None, unlink).expect("removed");
+    v.commit(true).expect("committed");
+    v.checkpoint().expect("checkpointed");
+    assert_eq!(makes("b"), next + 2);
+    forget(&*kernel, next, 1);
+    forget(&*kernel, next, 1);
+    assert_eq!(makes("c"), next + 3, "the other kernel refers to it");
+    drop(other);
+    assert_eq!(makes("d"), next);
+    forget(&*kernel, taken, 1);
+    assert_eq!(makes("e"), taken);
+    // One that it has looked up as well is given back together with the former one.
+    gone(&*kernel, taken, 1);
+    let lookup = || Request::Lookup { parent: ROOT, name: b"e".to_vec() };
+    (0..2).for_each(|_| drop(ask(&*kernel, None, lookup()).expect("it is there")));
+    forget(&*kernel, taken, 2);
+    assert!(kernel.has_looked_up(taken), "nobody can say of which of both they were");
+    forget(&*kernel, taken, 1);
+    assert!(!kernel.has_looked_up(taken));
+    drop((own, kernel));
+    v.close().expect("closed");
+    world.e2fsck();
+}
+
 /// Only a kernel's session and the owner's count what they have not looked up, and not more at a
 /// time than the bound.
 #[test]

@@ -32,7 +32,7 @@ pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
 pub use config::{Compact, Config, Pools};
 pub use endpoint::{Endpoint, end_calls, forget_client};
-pub use recover::{FoundRecord, LoggedWrite, take_recovered};
+pub use recover::{FoundRecord, LoggedWrite, recovered};
 pub use runtime::{Parts, Runtime, ServiceLink};
 pub use session::recall::end_leases;
 pub use staging::proof::{Committed, Durable, Settled};

@@ -15,7 +15,7 @@ use crate::state::{Recovery, State};
 use siftfs_base::{Epoch, Error, InodeNr, Lsn, Result, Timestamp, corrupt, errno};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, LaneMedium, NameOp, NameOpKind, RecordHead};
-use siftfs_proto::{Allocate, Recovered, RenameMode};
+use siftfs_proto::{Allocate, Carried, Recovered, RenameMode};
 use siftfs_wire::Urgency;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -122,7 +122,6 @@ impl Runtime {
                     .map_err(|stop| explain(stop.into_error(), lsn))?;
             }
         }
-        st.metadata.log.recovering().note(&found.items);
         st.metadata.log.recovering().applied(lsn, lane, end);
         st.metadata.log.staging.draw_above(lsn);
         Ok(newer)
@@ -145,12 +144,27 @@ impl Runtime {
     }
 }
 
-/// What a recovery that has ended found of clients' calls (rule R53), in the epoch `ended`. It is
-/// handed out once.
-pub fn take_recovered(runtime: &Runtime, ended: Epoch) -> Recovered {
-    let mut st = runtime.lock();
-    let found = st.metadata.log.recovery.as_mut().map(Recovery::take_found).unwrap_or_default();
-    Recovered { epoch: ended.0, ..found }
+/// What lies in the log of clients' calls of the epoch `ended` (rule R53): which changes of names
+/// are there when `found` is applied to a base that has all up to `ops_cut`. The records come in
+/// LSN order. Nothing has to be applied to know it, so it can be written down before.
+///
+/// A reply whose operation is not there by its record is none: its transaction was not committed,
+/// and no record has the operation. A record behind it that has the operation says so itself.
+pub fn recovered(ended: Epoch, ops_cut: Lsn, found: &[FoundRecord]) -> Recovered {
+    let mut there = Recovered { epoch: ended.0, ops_cut, ..Recovered::default() };
+    for item in found.iter().flat_map(|record| &record.items) {
+        match item {
+            Item::NameOp(op) if op.lsn > ops_cut => {
+                there.ops.insert(op.lsn);
+            }
+            Item::Reply(reply) if there.holds(reply.lsn) => {
+                let (number, lsn, ino) = (reply.number, reply.lsn, reply.ino);
+                there.note(reply.client, reply.slot, Carried { number, lsn, ino });
+            }
+            _ => {}
+        }
+    }
+    there
 }
 
 fn explain(e: Error, lsn: Lsn) -> Error {

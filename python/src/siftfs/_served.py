@@ -37,7 +37,7 @@ def _declared(lib: ctypes.CDLL) -> ctypes.CDLL:
     number, whole, long = ctypes.c_uint64, ctypes.c_int, ctypes.c_ssize_t
     for name, result, words in [
         ("siftfs_volume_open", pointer, [text]),
-        ("siftfs_volume_connect", pointer, [text, text]),
+        ("siftfs_volume_connect_with", pointer, [text, text, text]),
         ("siftfs_volume_message", text, []),
         ("siftfs_volume_close", whole, [pointer]),
         ("siftfs_volume_sync", whole, [pointer]),
@@ -259,13 +259,17 @@ def _had(pointer: Optional[int], place: str) -> Volume:
     return Volume(pointer)
 
 
-def connect(address: str, volume: Optional[str] = None) -> Volume:
+def connect(address: str, volume: Optional[str] = None, options: str = "") -> Volume:
     """A session of a volume that ``siftfs serve`` serves at ``unix:PATH`` or ``tcp:HOST:PORT``.
 
-    ``ConnectionRefusedError`` says why there is none. If the server ends, calls raise ``EIO``.
+    ``ConnectionRefusedError`` says why there is none. If the server dies or is restarted later, calls
+    wait until it is there again, and go on. ``options`` are named as those of a mount: ``hard``, the
+    default; ``soft`` and ``timeo=SECONDS``, after which calls raise ``EIO``; and ``once`` for a session
+    that ends with its server.
     """
     name = None if volume is None else volume.encode()
-    return _had(_library().siftfs_volume_connect(address.encode(), name), address)
+    connect_with = _library().siftfs_volume_connect_with
+    return _had(connect_with(address.encode(), name, options.encode()), address)
 
 
 def open_volume(path: str) -> Volume:

@@ -17,6 +17,7 @@
 //! power cuts are `testing/crash`'s.
 
 pub mod asynchronous;
+mod beside;
 pub mod calls;
 pub mod damage;
 mod keys;

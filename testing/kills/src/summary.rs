@@ -31,6 +31,8 @@ pub struct Summary {
     /// Calls whose server died before it answered, and of which nobody can say whether they were
     /// carried out: each was found carried out as a whole, or not at all.
     pub uncertain: u64,
+    /// Files that a program without a mount made, beside the workers of a volume that a server has.
+    pub beside: u64,
     /// Device processes that were killed.
     pub device_kills: u64,
     /// Header copies that were damaged before a recovery.

@@ -37,6 +37,7 @@ explored!(
     names,
     writes,
     deaths,
+    recoveries,
     kernels,
     both_know,
     compounds,

@@ -152,7 +152,14 @@ planted! {
     before_it_is_invalidated: AnswerBeforeInvalidate breaks STALE in read();
     answered_before_it_settled: AnsweredBeforeSettled breaks STALE in failing(read(), 1, 0);
     away_is_invalidated: AwayIsInvalidated breaks STALE in failing(read(), 1, 0);
-    no_book_no_wait: NoBookNoWait breaks STALE in failing(read(), 0, 2);
+    no_book_no_wait: NoBookNoWait breaks STALE in {
+        let mut config = failing(read(), 0, 1);
+        (config.faults.total, config.faults.book) = (2, 1);
+        config
+    };
+
+    epoch_goes_first: EpochFirst breaks KNOWN in failing(renamed(), 0, 2);
+    last_is_forgotten: LastForgotten breaks KNOWN in failing(renamed(), 0, 3);
 
     half_a_compound: HalfCompound breaks WHOLE in failing(new(&[&[Compound(0)]]), 0, 1);
 

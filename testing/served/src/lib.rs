@@ -10,8 +10,8 @@ use siftfs_keys::KeyPair;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::Cache;
 use siftfs_remote::{
-    Address, Claim, Client, Execution, FileProtocol, Lasting, Listener, Patience, Secured, Served,
-    Server, ServerTls, TransportOptions, Trust, transport,
+    Address, Before, Claim, Client, Execution, FileProtocol, Lasting, Listener, Patience, Secured,
+    Served, Server, ServerTls, TransportOptions, Trust, transport,
 };
 use siftfs_transport::reach;
 use std::sync::Arc;
@@ -92,7 +92,20 @@ impl Setup {
         Self::executing(volume, way, ("role=admin squash=none", execution))
     }
 
+    /// The same, after another server of the volume, by a unix socket.
+    ///
+    /// # Panics
+    /// If it cannot listen, or its book cannot be written.
+    pub fn after(volume: Arc<dyn Served>, before: Before) -> Self {
+        let server = Server::after(volume, Execution::default(), before).expect("a book");
+        Self::listening(server, Way::Unix, "")
+    }
+
     fn executing(volume: Arc<dyn Served>, way: Way, (line, execution): (&str, Execution)) -> Self {
+        Self::listening(Server::with(volume, execution), way, line)
+    }
+
+    fn listening(server: Arc<Server>, way: Way, line: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let address = match way {
             Way::Tcp | Way::Secret => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
@@ -107,7 +120,7 @@ impl Setup {
             let client = trust.secure(&listener.address(), &options, None);
             secured = client.expect("keys that were just made");
         }
-        let (server, address) = (Server::with(volume, execution), listener.address());
+        let address = listener.address();
         let theirs = server.clone();
         let serves = Some(std::thread::spawn(move || theirs.serve(&listener)));
         Self { server, address, options, secured, serves, _dir: dir }

@@ -2,13 +2,13 @@
 //! may do, what they are told, and what an agent gets that breaks the rules.
 
 use siftfs_base::{BLOCK_SIZE, Error, InodeNr, Result, SharedBlock, SystemClock};
-use siftfs_calls::{Claim, FileProtocol, FromServer, Opening, ToServer};
+use siftfs_calls::{Claim, FileProtocol, FromServer, Opening, Returning, ToServer};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Credentials, FileService, Handle, Holder, LeaseId, MAX_FILE_SIZE, ROOT_INO, Reply, Request,
-    WriteData,
+    Cache, Credentials, FileService, Handle, Holder, LeaseId, MAX_FILE_SIZE, Notice, ROOT_INO,
+    Reply, Request, WriteData,
 };
 use siftfs_remote::{Client, TransportOptions};
 use siftfs_served::{Setup, Way};
@@ -65,7 +65,7 @@ fn made(setup: &Setup, name: &str) -> InodeNr {
     }
 }
 
-fn leased(client: &Client, ino: InodeNr) -> (Handle, LeaseId) {
+fn leased(client: &dyn FileService, ino: InodeNr) -> (Handle, LeaseId) {
     let handle = ask(client, Request::open(ino, Access::Both)).unwrap().opened().unwrap();
     let lease = Request::Lease { file: handle.into(), writers: Some(0) };
     (handle, ask(client, lease).unwrap().leased().unwrap().0)
@@ -279,7 +279,54 @@ fn who_gets_no_such_session() {
         let said = last_word(raw(&setup, opening(claim, caches, true)));
         assert!(said.contains("is the local kernel's, and caches nothing"), "{said}");
     }
+    // It goes with a mount that there is.
+    let back = Some(Returning { client: 7, instance: 0 });
+    let said =
+        last_word(raw(&setup, Opening { returning: back, ..opening(Claim::Kernel, false, true) }));
+    assert!(said.contains("a mount that is not there"), "{said}");
     drop(setup);
+    local.close().unwrap();
+}
+
+/// A kernel that has nothing in its cache.
+struct Cached;
+
+impl Cache for Cached {
+    fn take_back(&self, _: Notice) {}
+    fn forget_all(&self, _: Notice) {}
+}
+
+/// What is written by a lease is kept by the session of the mount beside, until it is durable. The
+/// bytes are those that were written, from where they were written on.
+#[test]
+fn a_mount_keeps_what_is_lent() {
+    let local = volume();
+    let setup = Setup::new(&local, Way::Shared);
+    let ino = made(&setup, "f");
+    let mount = setup.lasting(Arc::new(Cached)).unwrap();
+    let holder = Arc::new(Told(Mutex::new(channel().0)));
+    let lender = mount.lend(&setup.address, &setup.options, holder).unwrap();
+    let (handle, lease) = leased(&*lender, ino);
+    ask(&*lender, Request::GetAttr { file: handle.into() }).unwrap();
+    let mut kept = 0;
+    for at in 0..50 {
+        ask(&*lender, write(lease, at * 1000, vec![at as u8; 1000])).unwrap();
+        // All is made durable now and then by itself.
+        kept = kept.max(mount.kept());
+    }
+    assert!(kept > 5, "{kept} of 50");
+    ask(&*lender, Request::Fsync { file: handle.into(), datasync: false }).unwrap();
+    assert_eq!(mount.kept(), 0);
+    let crossed = lender.crossed();
+    assert!(crossed.lent >= 50_000 && crossed.sent < 20_000, "{crossed:?}");
+    let len = 50_000;
+    let read = ask(&*lender, Request::Read { file: handle.into(), offset: 0, len }).unwrap();
+    let wanted: Vec<u8> = (0..50).flat_map(|at| [at; 1000]).collect();
+    assert!(read.data().unwrap() == wanted);
+    ask(&*lender, Request::LeaseReturn { lease }).unwrap();
+    ask(&*lender, Request::Release { handle }).unwrap();
+    assert_eq!(errno_of(ask(&*lender, Request::Release { handle })), libc::EBADF);
+    drop((lender, mount, setup));
     local.close().unwrap();
 }
 

@@ -6,7 +6,7 @@ use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::compound::{Access, Compound, Compounded, Step, Value, Wanted};
 use siftfs_proto::{
-    Cache, Credentials, FileService, Handle, Level, LockAsk, LockKind, LockPlace, LockRange,
+    Cache, Credentials, FileService, Handle, Held, Level, LockAsk, LockKind, LockPlace, LockRange,
     LockWait, Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
 };
 use siftfs_remote::{Claim, FileProtocol, Lasting, Patience};
@@ -66,6 +66,16 @@ struct Mount {
 
 impl Mount {
     fn new(setup: &Setup) -> Self {
+        let cache = Some(Arc::new(Cached) as Arc<dyn Cache>);
+        Self::of(setup, Claim::Kernel, cache)
+    }
+
+    /// A program's session instead of a mount's.
+    fn program(setup: &Setup, claim: Claim) -> Self {
+        Self::of(setup, claim, None)
+    }
+
+    fn of(setup: &Setup, claim: Claim, cache: Option<Arc<dyn Cache>>) -> Self {
         let (wire, apart) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (address, options) = (setup.address.clone(), setup.options.clone());
         let (secured, kept, broken) = (setup.secured.clone(), wire.clone(), apart.clone());
@@ -77,8 +87,7 @@ impl Mount {
             *kept.lock().unwrap() = Some(end.sender.clone());
             Ok(end)
         };
-        let about = ("", Claim::Kernel);
-        let cache = Some(Arc::new(Cached) as Arc<dyn Cache>);
+        let about = ("", claim);
         let session = Lasting::connect(Box::new(dial), about, cache, Patience::Hard).unwrap();
         Self { session, wire, apart }
     }
@@ -211,6 +220,54 @@ fn files_that_compounds_opened_outlive_it() {
                 assert_eq!(write, Err(siftfs_base::errno(libc::EBADF)), "{way:?} {line}");
             }
         }
+        drop((one, other));
+        volume.close().unwrap();
+    }
+}
+
+/// A program forgets what it has looked up as soon as it has opened it: what is open stays so, also
+/// without a name, and its locks stay its own.
+#[test]
+fn what_a_program_has_open_outlives_it() {
+    let user = |uid| Claim::User { uid, gid: uid, rights: Rights::default() };
+    for (way, line, claim) in [
+        (Way::Unix, "", Claim::Owner),
+        (Way::Shared, "", user(1000)),
+        (Way::Tcp, "", user(1000)),
+        (Way::Secret, "role=admin squash=none", Claim::Owner),
+        (Way::Secret, "role=client", user(1000)),
+    ] {
+        let volume = volume();
+        let setup = Setup::admitting(&volume, way, line);
+        let one = Mount::program(&setup, claim.clone());
+        let other = Mount::program(&setup, if way == Way::Tcp { user(1001) } else { claim });
+        let create = |name: &str| {
+            let (ino, handle) = one.create(name);
+            one.ask(Request::Forget { ino, count: 1 }).unwrap();
+            handle
+        };
+        let (unnamed, locked) = (create("unnamed"), create("locked"));
+        one.ask(Request::write(unnamed, 0, b"still here".to_vec())).unwrap();
+        one.unlink("unnamed").unwrap();
+        let set = SetAttr { perm: Some(0o666), ..SetAttr::default() };
+        one.ask(Request::SetAttr { file: locked.into(), set, times: true }).unwrap();
+        let theirs = other.open("locked");
+        one.ask(lock(locked, bytes(), Some(LockKind::Write))).unwrap();
+        let waits = other.waits(theirs, bytes());
+        for byte in 1..4 {
+            one.cut();
+            assert_eq!(one.read(unnamed, 10), b"still here", "{way:?}");
+            one.ask(Request::write(locked, 0, vec![byte; 3])).unwrap();
+            one.ask(Request::Fsync { file: locked.into(), datasync: false }).unwrap();
+            still_waits(&waits);
+        }
+        assert_eq!(one.read(locked, 10), [3; 3]);
+        one.ask(lock(locked, bytes(), None)).unwrap();
+        assert_eq!(waits.recv_timeout(LIMIT), Ok(Ok(Reply::Done)), "{way:?}");
+        // What the client would show codes for is the server's to ask.
+        let held = Held { ino: 12, generation: 0, count: 1 };
+        let refer = Request::HoldMany { inodes: vec![held] };
+        assert_eq!(one.ask(refer), Err(siftfs_base::errno(libc::EPERM)), "{way:?}");
         drop((one, other));
         volume.close().unwrap();
     }

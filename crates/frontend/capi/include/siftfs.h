@@ -230,15 +230,29 @@ siftfs_volume *siftfs_volume_open(const char *path);
  * "tcp:HOST:PORT" with the keys of this machine (siftfs(8), KEYS). The name, or NULL for the volume
  * that is served there, is its file's or its UUID. What follows is as on a volume of this process;
  * siftfs_volume_close ends the session. NULL: ECONNREFUSED no server listens there, or it does not
- * admit this process; siftfs_volume_message says which. If the server ends, every call is EIO. */
+ * admit this process; siftfs_volume_message says which.
+ *
+ * If the server dies or ends, or the connection breaks, calls wait until it is there again, and go
+ * on: files stay open, and siftfs_fsync covers what was written before. What cannot be repeated is
+ * EIO at the file's next siftfs_fsync, or ESTALE. Tickets and sections of a server that is gone are
+ * EIO, and so is siftfs_fsync of a file that a compound had changed, if that was only
+ * SIFTFS_VISIBLE and is not durable. */
 siftfs_volume *siftfs_volume_connect(const char *address, const char *name);
+
+/* As siftfs_volume_connect, with options that are named as those of a mount: "hard", the default;
+ * "soft", with which calls that have waited for the server for 60 seconds are EIO, or for
+ * "soft,timeo=SECONDS"; and "once": the session ends with its server or connection, and every call
+ * is EIO from then on. NULL is "". ECONNREFUSED for other options, too. */
+siftfs_volume *siftfs_volume_connect_with(const char *address, const char *name,
+                                          const char *options);
 
 /* Why this thread's last siftfs_volume_open or siftfs_volume_connect failed, in words for people.
  * It stays until the thread's next one fails. */
 const char *siftfs_volume_message(void);
 
 /* Brings everything into the ext4 area and closes. The volume is gone whatever the result is; -1 if
- * it is not plain ext4 now: the next open recovers what was durable. */
+ * it is not plain ext4 now: the next open recovers what was durable. One that is served stays as it
+ * is, and the session ends; what it has changed is durable then. -1: EIO, it may not be. */
 int siftfs_volume_close(siftfs_volume *volume);
 
 /* Everything that was done before is durable on return, as sync(2). */

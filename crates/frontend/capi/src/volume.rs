@@ -4,7 +4,7 @@ use crate::convert::{
     Name, REPLACE, borrowed, fill, give, given, io_error, length, path, refuse, slice, status, text,
 };
 use crate::mount::level;
-use siftfs::{File, Volume};
+use siftfs::{ConnectOptions, File, Volume};
 use siftfs_client::Level;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -24,13 +24,26 @@ pub unsafe extern "C" fn siftfs_volume_connect(
     address: *const c_char,
     name: *const c_char,
 ) -> *mut Volume {
+    // SAFETY: the header asks for the same, and for options as well, or a null pointer.
+    unsafe { siftfs_volume_connect_with(address, name, std::ptr::null()) }
+}
+
+/// `siftfs_volume_connect_with`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_volume_connect_with(
+    address: *const c_char,
+    name: *const c_char,
+    options: *const c_char,
+) -> *mut Volume {
     let connect = || {
-        // SAFETY: the header asks for strings that end with NUL, or a null pointer for the name.
-        let (address, name) = unsafe {
-            let name = if name.is_null() { Ok("") } else { text(name) };
-            (text(address)?, name?)
+        // SAFETY: the header asks for strings that end with NUL, or null pointers for the last two.
+        let (address, name, options) = unsafe {
+            let or_none = |words: *const c_char| if words.is_null() { Ok("") } else { text(words) };
+            (text(address)?, or_none(name)?, or_none(options)?)
         };
-        Volume::connect_to(address, name).map_err(|error| match error {
+        let options = options.parse::<ConnectOptions>();
+        let connected = options.and_then(|by| Volume::connect_by(address, name, &by));
+        connected.map_err(|error| match error {
             siftfs::Error::Refused(_) => {
                 told(error);
                 refuse(libc::ECONNREFUSED)

@@ -451,8 +451,14 @@ static siftfs_volume *connected(const char *address) {
     CHECK(siftfs_volume_connect(NULL, NULL) == NULL && errno == EINVAL);
     CHECK(siftfs_volume_connect(address, "another") == NULL && errno == ECONNREFUSED);
     CHECK(strstr(siftfs_volume_message(), "no volume is called") != NULL);
+    CHECK(siftfs_volume_connect_with(address, NULL, "timeo=5") == NULL && errno == ECONNREFUSED);
+    CHECK(strstr(siftfs_volume_message(), "say soft") != NULL);
     siftfs_volume *volume = siftfs_volume_connect(address, "volume");
     CHECK(siftfs_volume_close(volume) == 0);
+    volume = siftfs_volume_connect_with(address, "volume", "soft,timeo=5");
+    CHECK(volume != NULL && siftfs_volume_close(volume) == 0);
+    volume = siftfs_volume_connect_with(address, NULL, "once");
+    CHECK(volume != NULL && siftfs_volume_close(volume) == 0);
     return siftfs_volume_connect(address, NULL);
 }
 

@@ -3,16 +3,22 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+#[path = "remote_mount/away.rs"]
+mod away;
 #[path = "remote_mount/checked.rs"]
 mod checked;
 #[path = "remote_mount/checked_returns.rs"]
 mod checked_returns;
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
+#[path = "remote_mount/gone.rs"]
+mod gone;
 #[path = "remote_mount/network.rs"]
 mod network;
 #[path = "remote_mount/placement.rs"]
 mod placement;
+#[path = "remote_mount/programs.rs"]
+mod programs;
 #[path = "remote_mount/refused.rs"]
 mod refused;
 #[path = "remote_mount/returns.rs"]

@@ -7,17 +7,23 @@ mod support;
 mod refused;
 
 use rustix::process::Signal;
-use siftfs::{Address, Claim, Rights, Trust, Volume};
+use siftfs::{Address, Claim, ConnectOptions, Rights, Trust, Volume, WhenLost};
 use support::keys::Keys;
 use support::served::{Served, address};
 use support::{Setup, run, siftfs};
+
+/// A session that ends with its server.
+fn once(address: &str) -> Volume {
+    let by = ConnectOptions { when_lost: WhenLost::Ends };
+    Volume::connect_by(address, "", &by).unwrap()
+}
 
 /// A program's files survive a killed server, and the volume is plain ext4 after an orderly end.
 #[test]
 fn a_killed_server_loses_nothing_that_was_acknowledged() {
     let setup = Setup::of_size("64M");
     let server = Served::start(&setup);
-    let volume = Volume::connect(&server.address).unwrap();
+    let volume = once(&server.address);
     let file = volume.create("/kept", 0o644).unwrap();
     file.write_at(0, &[7; 10_000]).unwrap();
     file.sync_all().unwrap();
@@ -27,9 +33,9 @@ fn a_killed_server_loses_nothing_that_was_acknowledged() {
     drop((file, volume));
 
     let server = Served::start(&setup);
-    let volume = Volume::connect(&server.address).unwrap();
+    let volume = once(&server.address);
     assert_eq!(volume.open_file("/kept").unwrap().read_at(0, 20_000).unwrap(), [7; 10_000]);
-    let other = Volume::connect(&server.address).unwrap();
+    let other = once(&server.address);
     let written = volume.create("/both", 0o644).unwrap();
     written.write_at(0, b"seen").unwrap();
     assert_eq!(other.open_file("/both").unwrap().read_at(0, 10).unwrap(), b"seen");
@@ -49,7 +55,7 @@ fn a_mount_serves_others() {
     let setup = Setup::of_size("64M");
     let listen = address(&setup);
     siftfs(&["mount", setup.volume(), setup.dir(), "--listen", &listen]).ok();
-    let volume = Volume::connect(&listen).unwrap();
+    let volume = once(&listen);
     std::fs::write(setup.path("mounted"), "one").unwrap();
     assert_eq!(volume.open_file("/mounted").unwrap().read_at(0, 9).unwrap(), b"one");
     for round in 0..20u8 {

@@ -101,7 +101,9 @@ impl File {
     /// Not durable before a sync.
     ///
     /// # Errors
-    /// `EINVAL` for more than 1 MiB; those of [`File::write_at`], with nothing written.
+    /// `EINVAL` for more than 1 MiB; those of [`File::write_at`], with nothing written. `EIO` if
+    /// the volume's server died before it answered: nobody can say then whether the bytes are
+    /// there.
     pub fn append(&self, data: &[u8]) -> Result<()> {
         if data.len() > PIECE {
             return Err(siftfs_base::errno(libc::EINVAL));

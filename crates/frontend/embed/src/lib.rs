@@ -32,6 +32,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod compound;
+mod connect;
 mod file;
 mod lock;
 mod publish;
@@ -42,6 +43,7 @@ pub use compound::{
     Access, BytesOperand, BytesStep, Checksum, Codec, Coming, Compound, CompoundError, FileOperand,
     FileStep, NewAttributes, NumberOperand, NumberStep, Operand, Results, Width, carry_out,
 };
+pub use connect::{ConnectOptions, WhenLost};
 pub use file::File;
 pub use publish::Publish;
 pub use section::{Section, commit_all, commit_ordered};
@@ -54,11 +56,12 @@ pub use siftfs_remote::{Address, Claim, Secured, TransportOptions, Trust, transp
 pub use siftfs_status::{CheckpointReport, RuntimeStatus};
 pub use ticket::Ticket;
 
+use connect::Session;
 use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
-use siftfs_remote::{Client, own_claim};
+use siftfs_remote::own_claim;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -86,6 +89,8 @@ impl Shared {
 pub struct Volume {
     /// None of a volume that another process serves.
     local: Option<LocalVolume>,
+    /// The session of such a volume.
+    remote: Option<Arc<Session>>,
     shared: Arc<Shared>,
 }
 
@@ -163,14 +168,15 @@ impl Volume {
     pub fn from_local(local: LocalVolume) -> Result<Self> {
         let service = local.session(Opening::owner())?;
         let shared = Arc::new(Shared { service, cred: Credentials::default() });
-        Ok(Self { local: Some(local), shared })
+        Ok(Self { local: Some(local), remote: None, shared })
     }
 
     /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for
     /// its owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the
     /// servers that it knows (`docs/design/keys.md`). Calls do what they do in the serving process.
-    /// If that process ends, or the connection is lost, each call is an error (`Link`, `EIO`) from
-    /// then on.
+    /// If that process ends, or the connection is lost, calls wait until it is there again, and go
+    /// on (`docs/design/lost-server.md`): files stay open, and a sync covers what was written
+    /// before. [`Volume::connect_by`] has it otherwise.
     ///
     /// # Errors
     /// `Refused` if no server listens there, its key is not known, it does not admit this
@@ -185,6 +191,15 @@ impl Volume {
     /// # Errors
     /// As [`Volume::connect`], and no volume is called so.
     pub fn connect_to(address: &str, volume: &str) -> Result<Self> {
+        Self::connect_by(address, volume, &ConnectOptions::default())
+    }
+
+    /// As [`Volume::connect_to`], with options: what becomes of the session when its server is
+    /// lost.
+    ///
+    /// # Errors
+    /// As [`Volume::connect_to`].
+    pub fn connect_by(address: &str, volume: &str, by: &ConnectOptions) -> Result<Self> {
         let address = address.parse()?;
         let claim = match address {
             Address::Unix(_) => Claim::Owner,
@@ -192,7 +207,8 @@ impl Volume {
         };
         let options = transport();
         let secured = Trust::default().secure(&address, &options, None)?;
-        Self::connect_with(&address, (&options, secured.as_ref()), volume, claim)
+        let about = (volume, claim);
+        Self::of_server(&address, (&options, secured.as_ref()), about, by.when_lost)
     }
 
     /// As [`Volume::connect`], of a volume with this name or UUID, for somebody whom the server has
@@ -207,9 +223,23 @@ impl Volume {
         volume: &str,
         claim: Claim,
     ) -> Result<Self> {
-        let client = Client::connect(address, reached, volume, claim, None)?;
-        let shared = Arc::new(Shared { service: Arc::new(client), cred: Credentials::default() });
-        Ok(Self { local: None, shared })
+        Self::of_server(address, reached, (volume, claim), WhenLost::default())
+    }
+
+    /// As [`Volume::connect_with`], and what becomes of the session when its server is lost.
+    ///
+    /// # Errors
+    /// As [`Volume::connect`].
+    pub fn of_server(
+        address: &Address,
+        reached: (&TransportOptions, Option<&Secured>),
+        about: (&str, Claim),
+        when_lost: WhenLost,
+    ) -> Result<Self> {
+        let remote = Session::connect(address, reached, about, when_lost)?;
+        let (service, cred) = (remote.clone(), Credentials::default());
+        let shared = Arc::new(Shared { service, cred });
+        Ok(Self { local: None, remote: Some(remote), shared })
     }
 
     /// The volume itself, which only the process has that opened it.
@@ -246,18 +276,24 @@ impl Volume {
     }
 
     /// Writes everything into the area. The volume is plain ext4 when this returns. One that is
-    /// served by another process stays open there: this session ends.
+    /// served by another process stays open there: this session ends, and what it has written is
+    /// durable if it is one that comes back.
     ///
     /// # Errors
     /// `Latched` after a failed write or flush, and what the storage reports. The volume stays
-    /// marked as in use then, and the next open recovers what was durable.
+    /// marked as in use then, and the next open recovers what was durable. `Link`, if another
+    /// process serves the volume, and it is lost: what was not synced may not be there any more.
     pub fn close(self) -> Result<()> {
+        if let Some(remote) = &self.remote {
+            return remote.close();
+        }
         self.done(Request::EndSession)?;
         self.local.map_or(Ok(()), LocalVolume::close)
     }
 
     /// Stops as a crash of this process would: nothing more is written by it.
     pub fn abandon(self) {
+        self.remote.iter().for_each(|remote| remote.abandon());
         if let Some(local) = self.local {
             local.abandon();
         }

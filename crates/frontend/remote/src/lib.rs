@@ -6,13 +6,18 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod client;
+mod desk;
 mod executors;
 mod processors;
 mod server;
+mod term;
 
-pub use client::{Client, Dial, Lasting, Patience};
+pub use client::{Client, Dial, Lasting, Lender, Patience};
 pub use executors::{Execution, Schedule};
-pub use server::{Before, Counts, Served, Server, bounded, bounded_machine};
+pub use server::{
+    Before, Begins, Counts, Served, Server, VolumeEpoch, bounded, bounded_machine, give_up_book,
+    note_epoch,
+};
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
 pub use siftfs_transport::{Address, Crossed, Secured, ServerTls, TransportOptions, Trust};

@@ -6,16 +6,17 @@ use crate::mount::open::{Pair, Volume, close_pair};
 use crate::mount::private_logs::PrivateLogs;
 use crate::mount::read_only;
 use crate::mount::remount::{Remounter, Unmarked};
+use crate::mount::served::book_of;
 use crate::options::{OpenOptions, Progress, Threads};
 use crate::volume::media::{Places, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
-use siftfs_log::show_uuid;
+use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -195,6 +196,16 @@ impl LocalVolume {
     /// is killed.
     pub fn epoch(&self) -> u64 {
         self.pair.key.epoch.0
+    }
+
+    /// The same with its nonce, for the server's book.
+    pub(crate) fn key(&self) -> EpochKey {
+        self.pair.key
+    }
+
+    /// The server's book, if the volume was opened to be served.
+    pub(crate) fn book(&self) -> Option<PathBuf> {
+        self.opts.books.as_deref().map(|books| book_of(books, &self.uuid))
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.

@@ -26,9 +26,10 @@ const PIECES: u32 = 40;
 impl Volume {
     /// Ends a recovery of the lanes while a registry is named: the log is empty, and the header
     /// says that an ordinary epoch has begun.
-    pub(crate) fn begin_next(&self, pair: Pair) -> Result<()> {
+    pub(crate) fn begin_next(&self, pair: Pair, opts: &OpenOptions) -> Result<()> {
         let (heads, lsn) = settle_pair(&pair)?;
         let key = EpochKey { epoch: Epoch(pair.key.epoch.0 + 1), nonce: nonce()? };
+        self.note_epoch(opts, pair.key, key, None)?;
         // Before the header, unlike at a mount: the marker is set, and a header that names an epoch
         // that the area has not seen would be that of a newer log (rule R16).
         if let Some(area) = self.media.record_area(&self.view)? {

@@ -11,8 +11,7 @@ use siftfs_device::{AreaReader, Discards, Origin, Role, Storage};
 use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
 use siftfs_proto::Recovered;
 use siftfs_runtime::{
-    Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, end_calls,
-    take_recovered,
+    Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, end_calls, recovered,
 };
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
@@ -99,11 +98,7 @@ impl Volume {
             Found::Empty => {}
             Found::NeverMounted => self.cancel_mount()?,
             Found::InUse => {
-                // What a recovery had replayed in part cannot be told from what was not there; nor
-                // can what an unmount had forgotten.
-                let known = self.view.host.state == HostState::Mounted;
-                let found = self.replay(clock, opts, progress, &mut report)?;
-                self.recovered = known.then(|| Arc::new(found));
+                self.replay(clock, opts, progress, &mut report)?;
                 left = self.take_in_logs(clock, opts, progress, &mut report.private_logs)?;
             }
         }
@@ -126,7 +121,7 @@ impl Volume {
         opts: &OpenOptions,
         progress: Progress<'_>,
         report: &mut RecoverReport,
-    ) -> Result<Recovered> {
+    ) -> Result<()> {
         let storage = Arc::new(self.storage()?);
         let old = self.view.host.clone();
         let epoch = Epoch(old.key.epoch.0 + 1);
@@ -138,7 +133,13 @@ impl Volume {
         progress("replaying the journal", 1, 1);
 
         let (ends, found) = self.scan(&storage, &old, &service, progress, report)?;
+        // What a recovery had replayed in part cannot be told from what was not there; nor can what
+        // an unmount had forgotten.
+        let known = old.state == HostState::Mounted;
+        let there = known.then(|| recovered(old.key.epoch, replayed.ops_cut, &found));
         let key = EpochKey { epoch, nonce: nonce()? };
+        self.note_epoch(opts, old.key, key, there.as_ref())?;
+        self.recovered = there.map(Arc::new);
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let recovering = HostRecord {
             state: HostState::Recovering,
@@ -169,12 +170,10 @@ impl Volume {
         }
         report.orphans = pair.runtime.finish_recovery(floor)?;
         pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
-        let found = take_recovered(&pair.runtime, old.key.epoch);
         match old.registry {
-            Some(_) => self.begin_next(pair)?,
-            None => close_pair(pair, clock.now())?,
+            Some(_) => self.begin_next(pair, opts),
+            None => close_pair(pair, clock.now()),
         }
-        Ok(found)
     }
 
     /// The lanes' valid records in LSN order, and where each lane ends: recorded by an earlier
@@ -352,6 +351,10 @@ impl Volume {
         let old = self.forget_older_log();
         let epoch = Epoch(old.key.epoch.0 + 1);
         let key = EpochKey { epoch, nonce: nonce()? };
+        // Another program may have used the plain ext4 since.
+        if self.view.area.is_some_and(|area| area.crc == self.view.host.area_crc) {
+            self.note_epoch(opts, self.view.host.key, key, None)?;
+        }
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         if !opts.read_only {
             self.note_mounted(&storage, &mut host, key, clock.now())?;

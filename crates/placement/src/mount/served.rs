@@ -1,18 +1,22 @@
 //! A volume for clients that another process has its Frontend in.
 
 use crate::mount::local::{LocalVolume, Sessions};
-use crate::volume::find::{book_of_clients, secret_of_servers};
+use crate::mount::open::Volume;
+use crate::options::OpenOptions;
+use crate::volume::find::secret_of_servers;
 use siftfs_base::Result;
-use siftfs_log::show_uuid;
+use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
-use siftfs_remote::{Before, Served};
+use siftfs_remote::{Before, Begins, Served, VolumeEpoch, give_up_book, note_epoch};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open volume, as a server has it.
 pub struct ServedVolume {
     sessions: Sessions,
-    recovered: Option<Arc<Recovered>>,
-    epoch: u64,
+    book: Option<PathBuf>,
+    key: EpochKey,
+    recovered: bool,
     uuid: [u8; 16],
     name: String,
 }
@@ -21,28 +25,56 @@ impl LocalVolume {
     /// The volume for a server, until it is closed. Clients may call it `name`.
     pub fn served(&self, name: &str) -> Arc<ServedVolume> {
         let (sessions, uuid) = (self.sessions(), self.uuid());
-        let (recovered, epoch) = (self.recovered(), self.epoch());
-        Arc::new(ServedVolume { sessions, recovered, epoch, uuid, name: name.into() })
+        let (book, key, recovered) = (self.book(), self.key(), self.recovered().is_some());
+        Arc::new(ServedVolume { sessions, book, key, recovered, uuid, name: name.into() })
+    }
+
+    /// No server takes its book of clients up before something else changes the volume.
+    ///
+    /// # Errors
+    /// The book is still there: the volume must not be changed.
+    pub fn give_up_book(&self) -> Result<()> {
+        self.book().map_or(Ok(()), |book| give_up_book(&book))
     }
 }
 
 impl ServedVolume {
-    /// As [`LocalVolume::recovered`].
-    pub fn recovered(&self) -> Option<Arc<Recovered>> {
-        self.recovered.clone()
-    }
-
-    /// As [`LocalVolume::epoch`].
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// What a server of it has to know of the one before.
     pub fn before(&self) -> Before {
-        let (epoch, found) = (self.epoch, self.recovered());
-        let (book, secret) = (book_of_clients(&self.uuid), secret_of_servers());
-        Before { book: Some(book), secret: Some(secret), epoch, found }
+        let (book, secret) = (self.book.clone(), Some(secret_of_servers()));
+        Before { book, secret, epoch: of_book(self.key), recovered: self.recovered }
     }
+}
+
+impl Volume {
+    /// An epoch is about to begin: if the volume is opened to be served, that is written down
+    /// before, with what was found in the one before it. So a server that dies on the way leaves a
+    /// book that fits the volume.
+    ///
+    /// # Errors
+    /// The book cannot be written: the epoch must not begin.
+    pub(crate) fn note_epoch(
+        &self,
+        opts: &OpenOptions,
+        last: EpochKey,
+        next: EpochKey,
+        found: Option<&Recovered>,
+    ) -> Result<()> {
+        let Some(books) = &opts.books else { return Ok(()) };
+        let volume = self.view().header.volume;
+        let (last, next) = (of_book(last), of_book(next));
+        note_epoch(&book_of(books, &volume), Begins { volume, last, next, found })
+    }
+}
+
+/// An epoch, as a server's book names it.
+fn of_book(key: EpochKey) -> VolumeEpoch {
+    VolumeEpoch { number: key.epoch.0, nonce: key.nonce }
+}
+
+/// Where in a folder of books the one of this volume is.
+pub(crate) fn book_of(books: &Path, volume: &[u8; 16]) -> PathBuf {
+    books.join(show_uuid(volume))
 }
 
 impl Served for ServedVolume {

@@ -108,15 +108,15 @@ fn registry(sort: &str) -> PathBuf {
     PathBuf::from(base).join(sort)
 }
 
-/// Where the server of the volume with this UUID writes down what a server after it has to know of
-/// clients.
-pub fn book_of_clients(volume: &[u8; 16]) -> PathBuf {
-    registry("clients").join(show_uuid(volume))
+/// Where servers of volumes write down what those after them have to know of clients: in a file for
+/// each volume.
+pub fn books_of_clients() -> PathBuf {
+    registry("clients")
 }
 
 /// Where the secret is by which servers of this machine know again what they have granted.
 pub(crate) fn secret_of_servers() -> PathBuf {
-    registry("clients").join("secret")
+    books_of_clients().join("secret")
 }
 
 fn remembered(link: &AreaLink) -> Option<PathBuf> {

@@ -48,7 +48,7 @@ impl Call<'_> {
         }
         let naming = match opening.identity {
             Identity::Kernel => None,
-            Identity::Machine | Identity::User { .. } => self.name(req)?,
+            Identity::Machine | Identity::Program | Identity::User { .. } => self.name(req)?,
         };
         Ok(Admitted { _naming: naming, _in_flight: in_flight })
     }
@@ -73,8 +73,8 @@ impl Call<'_> {
     }
 
     /// Every inode that the request names is one that the session has looked up, and is not
-    /// forgotten until the answer. A bare number in place of an open file is a kernel's alone, and
-    /// another machine's kernel has looked that up, too.
+    /// forgotten until the answer. A bare number in place of an open file is a kernel's, or that of
+    /// a program that comes back; but for the local kernel, they have looked that up, too.
     fn name(&self, req: &Request) -> Result<Option<RwLockReadGuard<'_, ()>>> {
         let stale = || errno(libc::ESTALE);
         let Names { file, inodes: [one, other] } = named(req);
@@ -84,7 +84,7 @@ impl Call<'_> {
         });
         // A kernel alone closes descriptors.
         let kernels = matches!(req, Request::CloseLocks { .. });
-        if !self.session.has_pages() && (kernels || file.is_some()) {
+        if kernels && !self.session.has_pages() || file.is_some() && !self.session.names_files() {
             return Err(stale());
         }
         let inodes = [file.or(one), other];

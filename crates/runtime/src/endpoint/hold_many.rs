@@ -12,7 +12,8 @@ const AT_ONCE: usize = 64;
 
 impl Call<'_> {
     /// Counts references to inodes by their numbers and generations, all of them, and answers with
-    /// those that are not there any more.
+    /// those that are not there any more. Their numbers are not given to others until the session
+    /// has given back what it says to refer to.
     ///
     /// # Errors
     /// `EPERM` for a session that may not name inodes that it has not looked up, `E2BIG` for too
@@ -21,9 +22,9 @@ impl Call<'_> {
         let opening = &self.session.opening;
         let owner = |uid: u32| opening.administrator && uid == 0;
         match opening.identity {
-            // Of another machine's kernel it is the server that asks, for inodes which that kernel
-            // has shown to be its own.
-            Identity::Kernel | Identity::Machine => {}
+            // Of another machine's kernel, and of a program, it is the server that asks, for inodes
+            // which these have shown to be their own.
+            Identity::Kernel | Identity::Machine | Identity::Program => {}
             Identity::User { uid, .. } if owner(uid) => {}
             Identity::User { .. } => return Err(errno(libc::EPERM)),
         }
@@ -50,20 +51,25 @@ impl Tree {
         for held in inodes {
             // What is not in use has no record that could be read.
             if !self.fs.is_in_use(&mut self.meta, held.ino)? {
-                gone.push(held.ino);
+                gone.push(held);
                 continue;
             }
             match self.load(held.ino) {
                 Ok(()) if self.is_this(held) => here.push(held),
-                Ok(()) | Err(Error::Posix(libc::ESTALE)) => gone.push(held.ino),
+                Ok(()) | Err(Error::Posix(libc::ESTALE)) => gone.push(held),
                 Err(error) => return Err(error),
             }
         }
+        let references = &mut self.inodes.references;
         for held in here {
-            let references = &mut self.inodes.references;
             references.looked_up_often(session, held.ino, u64::from(held.count));
         }
-        Ok(gone)
+        for held in &gone {
+            if references.looked_up_before(session, held.ino, held.count) {
+                self.fs.withhold_inode(held.ino);
+            }
+        }
+        Ok(gone.into_iter().map(|held| held.ino).collect())
     }
 
     /// One without a name is as good as gone, unless a session still refers to it or has it open:

@@ -77,7 +77,7 @@ impl Endpoint {
         let references = &mut st.metadata.tree.inodes.references;
         match session.opening.identity {
             _ if lends => references.begin_lending(session.id),
-            Identity::Machine => references.begin_machine(session.id),
+            Identity::Machine | Identity::Program => references.begin_machine(session.id),
             Identity::Kernel | Identity::User { .. } => references.begin(session.id),
         }
         drop(st);

@@ -149,6 +149,14 @@ impl Tree {
         let node = self.inodes.get(&dir).expect("just loaded");
         self.fs.dir_dotdot(&mut self.meta, &node.inode)
     }
+
+    /// A number that nobody refers to.
+    fn alloc_inode(&mut self, dir: InodeNr, is_dir: bool) -> Result<InodeNr> {
+        for ino in self.inodes.references.take_free_numbers() {
+            self.fs.end_withholding(ino);
+        }
+        self.fs.alloc_inode(&mut self.meta, dir, is_dir)
+    }
 }
 
 impl Metadata {
@@ -188,7 +196,7 @@ impl Metadata {
                 (ino, generation)
             }
             None => {
-                let ino = self.tree.fs.alloc_inode(&mut self.tree.meta, dir, is_dir)?;
+                let ino = self.tree.alloc_inode(dir, is_dir)?;
                 // LSNs never repeat, so neither does (number, generation) in practice (R5).
                 (ino, (self.log.staging.last_drawn().0 as u32).wrapping_add(0x5146_5301).max(1))
             }

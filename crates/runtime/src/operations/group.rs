@@ -156,6 +156,9 @@ impl Runtime {
                 st.begin_changes(doing.untold());
                 let applied = group.apply(&mut st, ready);
                 let notices = st.end_changes(doing.untold());
+                if let (Ok(_), Some(origin)) = (&applied, doing.origin()) {
+                    st.metadata.log.replies.changed(origin);
+                }
                 self.leave(st);
                 doing.tell(notices);
                 return applied.map(Tried::Done).map_err(|stop| self.half_done::<G>(stop).into());

@@ -55,6 +55,11 @@ impl Session {
         matches!(self.opening.identity, Identity::Kernel | Identity::Machine)
     }
 
+    /// May it name a file by its number instead of a handle, if it has looked it up and opened it?
+    pub(crate) fn names_files(&self) -> bool {
+        !matches!(self.opening.identity, Identity::User { .. })
+    }
+
     /// Is this another machine's kernel, whose callers are checked here?
     pub(crate) fn is_machine(&self) -> bool {
         self.opening.identity == Identity::Machine
@@ -64,7 +69,7 @@ impl Session {
     pub(crate) fn checked<'a>(&'a self, cred: &'a Credentials) -> Option<Caller<'a>> {
         let rights = match &self.opening.identity {
             Identity::Kernel => return None,
-            Identity::Machine => cred.rights.as_deref().unwrap_or(&NO_RIGHTS),
+            Identity::Machine | Identity::Program => cred.rights.as_deref().unwrap_or(&NO_RIGHTS),
             Identity::User { rights, .. } => rights,
         };
         Some(Caller { cred, rights })
@@ -73,7 +78,7 @@ impl Session {
     /// With which ids a request acts that carries these.
     pub(crate) fn acting<'a>(&self, cred: &'a Credentials) -> Cow<'a, Credentials> {
         match self.opening.identity {
-            Identity::Kernel | Identity::Machine => Cow::Borrowed(cred),
+            Identity::Kernel | Identity::Machine | Identity::Program => Cow::Borrowed(cred),
             Identity::User { uid, gid, .. } => Cow::Owned(Credentials { uid, gid, ..cred.clone() }),
         }
     }
@@ -81,7 +86,7 @@ impl Session {
     /// With which rights a request acts that carries these.
     pub(crate) fn rights<'a>(&'a self, carried: &'a Rights) -> &'a Rights {
         match &self.opening.identity {
-            Identity::Kernel | Identity::Machine => carried,
+            Identity::Kernel | Identity::Machine | Identity::Program => carried,
             Identity::User { rights, .. } => rights,
         }
     }

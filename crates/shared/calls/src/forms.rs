@@ -22,6 +22,7 @@ variants!(FileProtocol: ToServer {
     5 => Returned {},
     6 => Full {},
     7 => Lent { slot, number, credentials, lease, offset, len, time, blocks },
+    8 => Ping { number },
 } tuple {
     1 => Open(opening),
 });
@@ -37,6 +38,7 @@ variants!(FileProtocol: FromServer {
     8 => Settled { slot, number },
     9 => Durable { order },
     10 => Recall { lease },
+    11 => Pong { number },
 });
 
 fields!(FileProtocol: Opening { volume, claim, caches, lends, returning });
@@ -49,6 +51,7 @@ variants!(FileProtocol: Change {
     1 => Once { place, number },
     2 => Absolute { place, number },
     4 => Reclaim {},
+    5 => Loose {},
 } tuple {
     3 => Kept(it),
 });

@@ -127,6 +127,9 @@ pub enum Change {
         /// The number in it.
         number: u64,
     },
+    /// A change that is neither repeated nor durable when it is answered: a compound of a program.
+    /// Its client notes which files it has changed.
+    Loose,
     /// A change that was answered by a server that has died.
     Kept(Kept),
     /// What the client had open, referred to or locked.
@@ -247,6 +250,11 @@ pub enum ToServer {
     Returned,
     /// The client may keep no more changes: they are to be made durable.
     Full,
+    /// Asks whether the session is there. Answered by `Pong` at once, before calls that wait.
+    Ping {
+        /// The question's number, which the answer repeats.
+        number: u64,
+    },
 }
 
 /// What other sessions changed of inodes that this one has looked up.
@@ -354,5 +362,11 @@ pub enum FromServer {
     Durable {
         /// The last one.
         order: u64,
+    },
+    /// The session was there when this question came. What its client knew then counts for a term
+    /// from the moment when it asked.
+    Pong {
+        /// The question's number.
+        number: u64,
     },
 }

@@ -334,7 +334,7 @@ pub fn to_server() -> Vec<ToServer> {
     let claim = Claim::Kernel;
     all.push(ToServer::Open(Box::new(Opening { returning: Some(back), ..opening(claim) })));
     all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye, lent(credentials)]);
-    all.extend([ToServer::Returned, ToServer::Full]);
+    all.extend([ToServer::Returned, ToServer::Full, ToServer::Ping { number: 11 }]);
     all
 }
 
@@ -342,7 +342,8 @@ fn changes() -> impl Iterator<Item = Change> {
     let (place, number, inode) = (63, 5, Some((12, 3)));
     let kept = Kept { instance: 9, order: 8, lsn: 7, inode, place, number, tried: 4 };
     let once = Change::Once { place, number };
-    [once, Change::Absolute { place, number }, Change::Kept(kept), Change::Reclaim].into_iter()
+    let absolute = Change::Absolute { place, number };
+    [once, absolute, Change::Kept(kept), Change::Reclaim, Change::Loose].into_iter()
 }
 
 /// One of each grant.
@@ -380,6 +381,7 @@ pub fn from_server() -> Vec<FromServer> {
         opened(Back::Clean),
         opened(Back::Unknown),
         FromServer::Durable { order: 9 },
+        FromServer::Pong { number: 12 },
         FromServer::Refused { reason: "why".into() },
         FromServer::Notice { notice: 1, all: false, told },
         FromServer::Shares { others: true },

@@ -30,6 +30,8 @@ pub struct Fs {
     pub(crate) pools: Pools,
     pub(crate) counts: Allocations,
     pub(crate) held_inos: BTreeSet<InodeNr>,
+    /// Inode numbers that are not to be chosen, whether they are in use or not.
+    pub(crate) withheld: BTreeSet<InodeNr>,
     /// Groups with a block, an inode, to allocate.
     pub(crate) with_blocks: BTreeSet<u32>,
     pub(crate) with_inodes: BTreeSet<u32>,
@@ -81,6 +83,7 @@ impl Fs {
             pools: Pools::default(),
             counts: Allocations::default(),
             held_inos: BTreeSet::new(),
+            withheld: BTreeSet::new(),
             orphans: None,
             dir_cursor: 0,
         })

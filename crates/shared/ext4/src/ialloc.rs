@@ -44,7 +44,8 @@ impl Fs {
                     return Ok(ino);
                 }
                 None => {
-                    // Only reserved numbers are free here (a damaged first group).
+                    // Only reserved numbers are free here (a damaged first group), or such as are
+                    // withheld.
                     self.with_inodes.remove(&group);
                 }
             }
@@ -129,6 +130,27 @@ impl Fs {
         self.with_inodes.insert(group);
     }
 
+    /// [`Fs::alloc_inode`] does not choose this number, also not when it is free at last:
+    /// somebody takes it for the inode that had it before.
+    pub fn withhold_inode(&mut self, ino: InodeNr) {
+        if self.layout.locate_plain(ino).is_ok() {
+            self.withheld.insert(ino);
+        }
+    }
+
+    /// It may choose the number again.
+    pub fn end_withholding(&mut self, ino: InodeNr) {
+        if self.withheld.remove(&ino)
+            && let Ok((group, index)) = self.layout.locate_plain(ino)
+        {
+            let g = group::at_mut(&mut self.groups, group);
+            g.inode_hint = g.inode_hint.min(index);
+            if g.inodes() > 0 {
+                self.with_inodes.insert(group);
+            }
+        }
+    }
+
     /// Is the number in use, by the bitmap?
     pub fn inode_in_use(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
         let (group, index) = self.layout.geo.locate_inode(ino)?;
@@ -151,7 +173,8 @@ impl Fs {
             if index >= ipg {
                 return Ok(None);
             }
-            if !self.held_inos.contains(&(group * ipg + index + 1)) {
+            let ino = group * ipg + index + 1;
+            if !self.held_inos.contains(&ino) && !self.withheld.contains(&ino) {
                 group::at_mut(&mut self.groups, group).inode_hint = index;
                 return Ok(Some(index));
             }

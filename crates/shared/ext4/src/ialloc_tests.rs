@@ -74,6 +74,35 @@ fn all_inodes_can_be_had_and_no_more() {
     assert_eq!(fs.alloc_inode(&mut store, 2, true).unwrap(), 500);
 }
 
+/// A number that is withheld is not chosen, whether it was free or is freed later; and it is, when
+/// that ends.
+#[test]
+fn a_withheld_number_is_not_chosen() {
+    let image = Image::make(64);
+    let mut store = image.load();
+    let mut fs = Fs::open(&mut store).unwrap();
+    let all = fs.available_inodes();
+    for _ in 0..all - 2 {
+        fs.alloc_inode(&mut store, 2, false).unwrap();
+    }
+    let last = fs.layout.inode_count();
+    fs.free_inode(&mut store, 500, false).unwrap();
+    fs.withhold_inode(500);
+    fs.release_inode(500);
+    fs.withhold_inode(last);
+    fs.withhold_inode(u32::MAX);
+    assert_eq!(fs.alloc_inode(&mut store, 2, false).unwrap(), last - 1);
+    assert_eq!(fs.alloc_inode(&mut store, 2, false).unwrap_err().errno(), libc::ENOSPC);
+    fs.end_withholding(500);
+    fs.end_withholding(501);
+    assert_eq!(fs.alloc_inode(&mut store, 2, false).unwrap(), 500);
+    assert_eq!(fs.alloc_inode(&mut store, 2, false).unwrap_err().errno(), libc::ENOSPC);
+    // By its number it is there for recovery, and for a creation that is made once more.
+    fs.alloc_inode_at(&mut store, last, false).unwrap();
+    fs.end_withholding(last);
+    assert_eq!(fs.alloc_inode(&mut store, 2, false).unwrap_err().errno(), libc::ENOSPC);
+}
+
 #[test]
 fn recovery_takes_the_very_number() {
     let image = Image::make(300);

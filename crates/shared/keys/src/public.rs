@@ -83,15 +83,15 @@ impl Fingerprint {
     pub fn bytes(&self) -> &[u8; LEN] {
         &self.0
     }
+}
 
-    /// What a number that the key's owner says is among those of all keys. Another key's owner
-    /// finds none that comes to the same.
-    pub fn own_number(&self, said: u64) -> u64 {
-        let both = [&self.0[..], &said.to_le_bytes()].concat();
-        let digest = ring::digest::digest(&ring::digest::SHA256, &both);
-        let first = digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
-        u64::from_le_bytes(*first).max(1)
-    }
+/// What a number that somebody says is among those of all, by whose it is: a key's fingerprint, or
+/// something else that is the peer's alone. Nobody else finds one that comes to the same.
+pub fn own_number(whose: &[u8; LEN], said: u64) -> u64 {
+    let both = [&whose[..], &said.to_le_bytes()].concat();
+    let digest = ring::digest::digest(&ring::digest::SHA256, &both);
+    let first = digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+    u64::from_le_bytes(*first).max(1)
 }
 
 impl fmt::Display for Fingerprint {

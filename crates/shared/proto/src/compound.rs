@@ -372,6 +372,19 @@ pub enum Compounded {
     },
 }
 
+/// A file that a compound has opened, and no step has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedFile {
+    /// Its inode.
+    pub ino: InodeNr,
+    /// The inode's generation.
+    pub generation: u32,
+    /// The handle.
+    pub handle: Handle,
+    /// For what it is open.
+    pub access: Access,
+}
+
 impl Value {
     /// The handle of a file that is still open.
     pub fn handle(&self) -> Option<Handle> {
@@ -383,6 +396,19 @@ impl Value {
 }
 
 impl Compounded {
+    /// The files that its steps have opened and not closed, in their order.
+    pub fn opened(&self) -> Vec<OpenedFile> {
+        let Self::Done { values, .. } = self else { return Vec::new() };
+        let opened = values.iter().filter_map(|value| match value {
+            Value::File { ino, generation, open: Some((handle, access)) } => {
+                let (ino, generation, handle, access) = (*ino, *generation, *handle, *access);
+                Some(OpenedFile { ino, generation, handle, access })
+            }
+            _ => None,
+        });
+        opened.collect()
+    }
+
     /// Bytes of the results.
     pub fn bytes(&self) -> u64 {
         let len = |value: &Value| match value {

@@ -34,6 +34,20 @@ pub trait Cache: Send + Sync {
     fn lost(&self, known: Vec<InodeNr>) {
         let _ = known;
     }
+
+    /// What is told from here on counts for this time at most, from now on: nobody knows whether
+    /// the session is there any longer. Returns at once. Called from the first answer of a session
+    /// over a wire on.
+    fn trusts(&self, time: Duration) {
+        let _ = time;
+    }
+
+    /// Nobody knows whether the session is still there, and no answer may come: what was told of
+    /// these inodes, which it has looked up, with their generations, counts no more. Waits neither
+    /// for the session nor for anything that does.
+    fn doubts(&self, known: Vec<(InodeNr, u32)>) {
+        let _ = known;
+    }
 }
 
 /// What other sessions changed of inodes that this one has looked up. Dropped, it is acknowledged.

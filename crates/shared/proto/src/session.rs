@@ -13,6 +13,10 @@ pub enum Identity {
     /// brings its caller's ids and rights, which the Runtime checks. It names what it has looked up
     /// by number, and may read and write by number what it has had open for that.
     Machine,
+    /// A program that comes back when it has lost its server. It names what it has looked up and
+    /// opened as [`Identity::Machine`] does, so that the server can open that again for it. It has
+    /// no pages. The server sets ids and rights of each call.
+    Program,
     /// One user. Its requests act with these ids and rights, whatever credentials they carry;
     /// process id and umask are taken from those.
     User {

@@ -70,8 +70,8 @@ pub struct Credentials {
     /// never from a wire.
     pub origin: Option<Arc<Origin>>,
     /// Groups and capabilities, for a session whose callers the Runtime checks one by one
-    /// ([`crate::Identity::Machine`]); without them the caller has none. All other sessions' count
-    /// for nothing.
+    /// ([`crate::Identity::Machine`], and [`crate::Identity::Program`]); without them the caller
+    /// has none. All other sessions' count for nothing.
     pub rights: Option<Box<Rights>>,
 }
 

@@ -27,6 +27,7 @@ mod link;
 mod mapping;
 mod meeting;
 mod options;
+mod processors;
 mod ring;
 mod share;
 mod shm;

@@ -6,6 +6,7 @@
 
 use crate::crossed::{Counters, Crossed};
 use crate::handshake::{Agreement, End};
+use crate::processors;
 use crate::watch::Watch;
 use crate::{Connection, Peer, Received, Receiver, Sender, TransportOptions};
 use siftfs_base::{Error, Result, SharedBlock};
@@ -133,7 +134,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     let limits = Limits { version, max_message, slots };
     let (ours, theirs) = end.parties::<P>();
     let now = Instant::now();
-    let one_cpu = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+    let spins = !processors::are_one(process);
     let link = Arc::new(Link {
         tick: options.heartbeat.min(options.stall / 4).max(Duration::from_millis(1)),
         options: options.clone(),
@@ -155,8 +156,8 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
             pending_bytes: 0,
             ended: false,
             silence: Silence { looked: now, silent: Duration::ZERO },
-            // Spinning keeps the peer from running where there is one processor.
-            spin: if one_cpu { Duration::ZERO } else { options.spin },
+            // Spinning keeps the peer from running where both have one processor.
+            spin: if spins { options.spin } else { Duration::ZERO },
         }),
         peer: peer.clone(),
     });
@@ -432,19 +433,33 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Receiver<In> for LinkReceiver<In, S,
 impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
     /// Spins, then sleeps, until something is there or `most` has passed.
     fn wait(&self, back: &mut RecvState<In, R>, most: Duration) -> Result<()> {
-        let spin = back.spin.min(most);
-        if !spin.is_zero() {
-            let start = Instant::now();
-            while start.elapsed() < spin {
-                if self.pump(back)? || back.ended {
-                    back.silence.look(true, self.tick);
-                    back.spin = (back.spin * 2).min(self.options.spin);
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
-            back.spin = (back.spin / 2).max(self.options.spin / LEAST_SPIN);
+        let (spin, start) = (back.spin.min(most), Instant::now());
+        if spin.is_zero() {
+            return back.pipe.wait(most);
         }
-        back.pipe.wait(most)
+        while start.elapsed() < spin {
+            if self.pump(back)? || back.ended {
+                back.silence.look(true, self.tick);
+                back.spin = adapted(back.spin, self.options.spin, Duration::ZERO);
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        back.pipe.wait(most)?;
+        back.spin = adapted(back.spin, self.options.spin, start.elapsed());
+        Ok(())
     }
 }
+
+/// How long to spin after a wait of this length: longer if spinning for as long as it may be done
+/// would have seen its end, also if it was given up before.
+fn adapted(spin: Duration, most: Duration, waited: Duration) -> Duration {
+    match waited < most {
+        true => (spin * 2).min(most),
+        false => (spin / 2).max(most / LEAST_SPIN),
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

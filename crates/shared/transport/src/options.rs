@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportOptions {
     /// How long a receiver spins before it sleeps. Zero never spins. The time is adapted: a wait
-    /// that spinning did not end shortens the next one's spinning.
+    /// that lasted longer than this shortens the next one's spinning.
     pub spin: Duration,
     /// Bytes of the arena for blocks in shared memory; zero uses none, and the unix socket
     /// carries everything. The host makes the arena.

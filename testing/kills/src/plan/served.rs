@@ -5,12 +5,16 @@ use super::{Mount, Only, draw, skewed};
 use siftfs_model::Rng;
 
 /// What becomes of the server while the load goes on.
-pub(super) const INCIDENTS: [&str; 5] =
-    ["server", "server-twice", "server-term", "server-stop", "server-and-device"];
-/// What is drawn if it is asked for by name alone, because it shows what is planned
-/// (`docs/design/lost-server.md`): a server dies between its recovery and the writing of its book;
-/// files that are made without a name.
-pub(super) const NAMED: [&str; 2] = ["server-recovering", "nameless"];
+pub(super) const INCIDENTS: [&str; 6] = [
+    "server",
+    "server-twice",
+    "server-recovering",
+    "server-term",
+    "server-stop",
+    "server-and-device",
+];
+/// What is drawn if it is asked for by name alone: files that are made without a name.
+pub(super) const NAMED: [&str; 1] = ["nameless"];
 /// How such rounds end.
 pub(super) const ENDS: [&str; 7] = [
     "unmount",
@@ -118,7 +122,7 @@ impl Served {
             mount.fallback = None;
         }
         mount.options = kernel.join(",");
-        Self { by, tcp: rng.chance(25), server, nameless: only.names(NAMED[1]) }
+        Self { by, tcp: rng.chance(25), server, nameless: only.names(NAMED[0]) }
     }
 }
 
@@ -149,9 +153,6 @@ impl Death {
 
     /// The words of which one may be drawn.
     pub(super) fn words(only: &Only, device: bool) -> Vec<&'static str> {
-        if only.names(NAMED[0]) {
-            return vec![NAMED[0]];
-        }
         let mut words = only.of(&INCIDENTS);
         words.retain(|word| device || *word != "server-and-device");
         if words.is_empty() { vec!["server"] } else { words }

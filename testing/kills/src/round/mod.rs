@@ -2,6 +2,7 @@
 
 mod served;
 
+use crate::beside::Beside;
 use crate::calls::Place;
 use crate::damage;
 use crate::ledger::Ledger;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const GOES_ON: u64 = 10;
 /// Makes the seed of a round that of its damage.
 const DAMAGE: u64 = 0xda3a_6e00;
+/// Makes the seed of a round that of the program beside.
+const BESIDE: u64 = 0xbe51_de00;
 /// Complaints that are shown.
 const SHOWN: usize = 12;
 
@@ -48,6 +51,8 @@ pub struct Run<'a> {
     /// Those with the library loaded.
     pub programs: Vec<Program>,
     ledger: Ledger,
+    /// A program without a mount, while a server has the volume.
+    beside: Beside,
     umask: u16,
 }
 
@@ -56,7 +61,8 @@ impl<'a> Run<'a> {
     pub fn new(stage: Stage<'a>) -> Result<Self> {
         let umask = crate::umask().map_err(Failed)?;
         let (workers, programs) = (Vec::new(), Vec::new());
-        Ok(Self { stage, workers, programs, ledger: Ledger::default(), umask })
+        let (ledger, beside) = (Ledger::default(), Beside::default());
+        Ok(Self { stage, workers, programs, ledger, beside, umask })
     }
 
     fn place(&self, worker: usize, mount: &Path) -> Place {
@@ -113,6 +119,7 @@ impl<'a> Run<'a> {
     fn begin(&mut self, plan: &Plan, geometry: &Geometry) -> Result<()> {
         self.stage.make(geometry)?;
         self.stage.summary.volumes += 1;
+        self.beside = Beside::default();
         self.stage.mount(&plan.mount)?;
         let dir = self.stage.dir.clone();
         let mut dirs: Vec<_> = (0..WORKERS).map(|w| self.place(w, &dir).own()).collect();
@@ -133,10 +140,17 @@ impl<'a> Run<'a> {
     /// Runs the load with all that happens to it.
     fn load(&mut self, plan: &Plan) -> Result<Left> {
         let signals = Signals::default();
-        let Self { stage, workers, programs, ledger, .. } = self;
+        let Self { stage, workers, programs, ledger, beside, .. } = self;
         let (dir, before) = (stage.dir.clone(), ledger.committed);
         let start = plan.programs.as_ref().map(|p| start(stage, plan, p)).transpose()?;
+        // By the socket of the server's machine: over TCP it is the workers' mount that has a key.
+        let served = plan.mount.served.as_ref().filter(|served| !served.tcp);
+        let beside_at = served.map(|served| stage.served_at(served)).transpose()?;
         let happened = thread::scope(|scope| {
+            if let Some(address) = &beside_at {
+                let (signals, seed) = (&signals, mix(plan.seed ^ BESIDE));
+                scope.spawn(move || beside.run(address, seed, signals));
+            }
             for worker in workers.iter_mut() {
                 let seed = mix(plan.seed ^ (worker.place.worker as u64 + 1));
                 let (profile, synchronous) = (plan.profile.clone(), plan.synchronous);
@@ -178,6 +192,7 @@ impl<'a> Run<'a> {
         let counts = &mut self.stage.summary;
         counts.calls += signals.calls.load(Ordering::SeqCst);
         counts.sections += self.ledger.committed - before;
+        counts.beside += std::mem::take(&mut self.beside.made);
         for program in &mut self.programs {
             counts.program_syncs += std::mem::take(&mut program.synced);
             counts.program_kills += std::mem::take(&mut program.killed);
@@ -324,7 +339,7 @@ impl<'a> Run<'a> {
     }
 
     fn judge_by_kernel(&mut self, after: After) -> Result<()> {
-        let Self { stage, workers, programs, ledger, umask } = self;
+        let Self { stage, workers, programs, ledger, umask, .. } = self;
         stage.with_kernel(|dir| judge(workers, (programs, ledger), dir, after, *umask))
     }
 

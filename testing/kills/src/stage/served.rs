@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 impl Stage<'_> {
     /// Where the server of a volume listens.
-    pub(super) fn served_at(&mut self, served: &Served) -> Result<String> {
+    pub fn served_at(&mut self, served: &Served) -> Result<String> {
         if !served.tcp {
             return Ok(format!("unix:{}", self.place.path("served").display()));
         }

@@ -21,7 +21,10 @@ pub enum Action {
     Keep,
     /// The Runtime makes all durable by itself.
     Commit,
-    /// A server that dies or has ended is there again: what is durable was recovered.
+    /// A server that dies or has ended is there again: the book says what is durable, and which
+    /// epoch of the volume begins.
+    Note,
+    /// That epoch is durable: what is durable was recovered.
     Recover,
     /// It has written the book, under a number above or below all numbers before.
     Serve(bool),
@@ -41,4 +44,6 @@ pub enum Action {
     Dies(usize),
     /// A client that lives is away for longer than it is waited for.
     Late(usize),
+    /// The book is lost: another machine takes the volume over.
+    LoseBook,
 }

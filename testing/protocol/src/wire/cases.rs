@@ -63,8 +63,17 @@ pub fn writes() -> Case {
 pub fn deaths() -> Case {
     let mut config = Config::new("deaths", &[&[Write(0), Write(0)], &[Write(0)]]);
     (config.low, config.commits) = (true, true);
-    config.faults = faults(2, 0, 2);
+    config.faults = Faults { book: 1, ..faults(2, 0, 2) };
     Case { config, reaches: &[seen::OF_TWO, seen::TRIED, seen::NO_BOOK, seen::UNKNOWN] }
+}
+
+/// Servers die at each step of a recovery. With a third death a change that is repeated may be made
+/// twice (`docs/design/lost-server.md`, "Planned").
+pub fn recoveries() -> Case {
+    let mut config = Config::new("recoveries", &[&[Name(0), Fsync(0)], &[Name(0)]]);
+    config.commits = true;
+    config.faults = faults(2, 0, 2);
+    Case { config, reaches: &[seen::SURVIVED, seen::THERE_BY_LSN] }
 }
 
 /// What kernels know, while others change it.
@@ -124,6 +133,7 @@ pub fn everyday() -> Vec<Case> {
         names(),
         writes(),
         deaths(),
+        recoveries(),
         kernels(),
         both_know(),
         compounds(),

@@ -57,6 +57,8 @@ pub struct Faults {
     pub dies: u8,
     /// A client that lives is away for too long.
     pub late: u8,
+    /// The book is lost.
+    pub book: u8,
 }
 
 /// A fault of the protocol itself, planted to see that a property notices it.
@@ -104,6 +106,10 @@ pub enum Mutation {
     FoundUnwritten,
     /// What a recovery found is taken for the server before, whatever epoch it is of.
     AnyEpoch,
+    /// The volume's epoch is durable before the book says what was found in the one before.
+    EpochFirst,
+    /// The book names the epoch that begins, and no longer the one that the volume may stay in.
+    LastForgotten,
     /// A server without a book goes on at once.
     NoBookNoWait,
     /// A fsync after a death goes before kept changes are repeated.

@@ -21,6 +21,8 @@ pub mod names {
     pub const WHOLE: &str = "a compound is there as a whole, or not at all";
     /// Locks.
     pub const LOCK: &str = "one client at a time believes that it has the lock";
+    /// The book.
+    pub const KNOWN: &str = "a server that has the book knows the clients of the one before";
     /// L1, L5.
     pub const ANSWERED: &str = "L5: every call returns";
 }
@@ -36,6 +38,7 @@ pub fn properties() -> Vec<Property<Wire>> {
         Property::always(STALE, |_, s: &Snapshot| s.ghost.holds(Broken::Stale)),
         Property::always(WHOLE, |m: &Wire, s: &Snapshot| s.has_whole_compounds(m.config())),
         Property::always(LOCK, |_, s: &Snapshot| s.ghost.holds(Broken::Lock)),
+        Property::always(KNOWN, |_, s: &Snapshot| s.ghost.holds(Broken::Forgotten)),
         Property::always(ANSWERED, |m: &Wire, s: &Snapshot| s.is_done(m.config()) || m.can_move(s)),
     ]
 }

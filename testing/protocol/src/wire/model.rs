@@ -83,7 +83,8 @@ impl Wire {
         let commits = config.commits && serving && s.is_pending();
         out.extend(commits.then_some(Action::Commit));
         match s.server.up {
-            Up::Down => out.push(Action::Recover),
+            Up::Down => out.push(Action::Note),
+            Up::Noted => out.push(Action::Recover),
             Up::Recovered => {
                 out.push(Action::Serve(false));
                 out.extend(config.low.then_some(Action::Serve(true)));
@@ -95,7 +96,7 @@ impl Wire {
 
     fn faults(&self, s: &Snapshot, out: &mut Vec<Action>) {
         let limits = self.config.faults;
-        let [lose, kill, end, dies, late] = s.ghost.faults;
+        let [lose, kill, end, dies, late, book] = s.ghost.faults;
         if s.ghost.faults.iter().sum::<u8>() >= limits.total {
             return;
         }
@@ -109,9 +110,11 @@ impl Wire {
             let away = phase == Phase::Lost && over;
             out.extend((late < limits.late && away).then_some(Action::Late(c)));
         }
-        let running = matches!(s.server.up, Up::Serving | Up::Recovered);
+        let running = matches!(s.server.up, Up::Serving | Up::Noted | Up::Recovered);
         out.extend((kill < limits.kill && running).then_some(Action::Kill));
         out.extend((end < limits.end && s.may_end()).then_some(Action::End));
+        let lost = s.server.up == Up::Down && !s.disk.book.is_empty();
+        out.extend((book < limits.book && lost).then_some(Action::LoseBook));
     }
 
     fn apply(&self, s: &mut Snapshot, action: Action) {
@@ -126,7 +129,8 @@ impl Wire {
             Action::RunsOut(c) => s.clients[c].cache = Default::default(),
             Action::Keep => s.keep(config),
             Action::Commit => s.sync_all(config),
-            Action::Recover => s.recover(config),
+            Action::Note => s.note(config),
+            Action::Recover => s.recover(),
             Action::Serve(low) => s.serve(config, low),
             Action::StrikeOut(c) => s.strike_out(c),
             Action::TermEnds(c) => s.end_term(c),
@@ -144,6 +148,7 @@ impl Wire {
             Action::Kill => 1,
             Action::End => 2,
             Action::Dies(_) => 3,
+            Action::LoseBook => 5,
             _ => 4,
         };
         s.ghost.faults[kind] += 1;
@@ -152,6 +157,7 @@ impl Wire {
             Action::Kill => s.kill(),
             Action::End => s.end(config),
             Action::Dies(c) => s.dies(config, c),
+            Action::LoseBook => s.disk.book.clear(),
             Action::Late(c) if s.may_strike_out(c) => s.strike_out(c),
             Action::Late(c) => s.end_term(c),
             other => unreachable!("no fault: {other:?}"),

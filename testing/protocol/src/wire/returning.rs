@@ -4,7 +4,8 @@ use super::config::{Config, Mutation};
 use super::runtime::Change;
 use super::server::{Known, REPEATS};
 use super::state::{
-    Back, CLIENTS, Kept, Part, Phase, Progress, Reply, Server, Session, Snapshot, Told, Up, bit,
+    Back, Broken, CLIENTS, Found, Kept, Part, Phase, Progress, Reply, Server, Session, Snapshot,
+    Told, Up, bit,
 };
 
 impl Snapshot {
@@ -199,24 +200,38 @@ impl Snapshot {
         self.taken(c, None);
     }
 
-    /// A server that has recovered the volume writes its book, and serves.
+    /// What is found in an epoch goes into the book, if it is that of the newest server; and so
+    /// does the epoch that follows it.
+    pub(crate) fn write_found(&mut self, config: &Config, found: Found) {
+        let (last, next) = (found.epoch, self.server.next);
+        let Some(newest) = self.disk.book.last_mut().filter(|part| !part.ended) else { return };
+        if newest.epoch == last || config.has(Mutation::AnyEpoch) {
+            (newest.found, newest.follows) = (Some(found), [0, next]);
+        } else if newest.follows.contains(&last) {
+            let last = if config.has(Mutation::LastForgotten) { 0 } else { last };
+            newest.follows = [last, next];
+        }
+    }
+
+    /// A server that has recovered the volume writes its own part of the book, and serves.
     pub(crate) fn serve(&mut self, config: &Config, low: bool) {
-        let found = self.server.found;
+        if let Some(found) = self.server.found {
+            self.write_found(config, found);
+        }
         let epoch = self.disk.epoch;
         let mut knows_nobody = false;
-        match (self.disk.book.last_mut(), found) {
-            (Some(newest), _) if newest.ended => {}
-            (Some(newest), Some(found))
-                if newest.epoch == found.epoch || config.has(Mutation::AnyEpoch) =>
-            {
-                newest.found = Some(found);
+        let fits = |newest: &Part| newest.ended || newest.follows.contains(&epoch);
+        if !self.disk.book.last().is_some_and(fits) {
+            // Nothing is known of what clients keep.
+            if !self.disk.book.is_empty() {
+                self.ghost.note(Broken::Forgotten);
             }
-            // Recovered once more since: nothing is known of what clients keep.
-            _ => {
-                self.disk.book.clear();
-                knows_nobody = true;
-                (0..self.clients.len()).for_each(|c| self.gives_up(c));
-            }
+            self.disk.book.clear();
+            knows_nobody = true;
+            (0..self.clients.len()).for_each(|c| self.gives_up(c));
+        }
+        if let Some(newest) = self.disk.book.last_mut() {
+            newest.follows = Default::default();
         }
         let expected = self.disk.book.last().map_or(0, |part| part.clients);
         let instance = if low { FIRST - epoch } else { FIRST + epoch };
@@ -278,6 +293,7 @@ pub(crate) fn empty() -> Server {
         sessions: [None; CLIENTS],
         lock: None,
         jobs: [None; CLIENTS],
+        next: 0,
         found: None,
         durable: 0,
         marks: Default::default(),

@@ -81,21 +81,32 @@ impl Snapshot {
         now.data != durable.data || now.names != durable.names
     }
 
-    /// A new process recovers the volume. What was noted of calls is told now or never.
-    pub(crate) fn recover(&mut self, config: &Config) {
-        let notes = std::mem::take(&mut self.disk.files.notes);
-        self.files = self.disk.files.clone();
-        let ops = || self.files.names.iter().flatten();
+    /// A new process reads what there is to be recovered, and writes it down with the epoch that it
+    /// is about to begin.
+    pub(crate) fn note(&mut self, config: &Config) {
+        let ops = || self.disk.files.names.iter().flatten();
         let found = Found {
             epoch: self.disk.epoch,
             lsns: ops().fold(0, |lsns, op| lsns | 1 << op.lsn),
-            replies: notes.map(|slots| slots.map(|note| note.number)),
+            replies: self.disk.files.notes.map(|slots| slots.map(|note| note.number)),
         };
         if config.has(Mutation::FoundUnwritten) {
             self.disk.book.iter_mut().for_each(|part| part.found = None);
         }
-        self.disk.epoch += 1;
-        self.server.found = Some(found);
+        self.ghost.epochs += 1;
+        self.server.next = self.ghost.epochs;
+        match config.has(Mutation::EpochFirst) {
+            true => self.server.found = Some(found),
+            false => self.write_found(config, found),
+        }
+        self.server.up = Up::Noted;
+    }
+
+    /// The epoch begins: the volume is recovered. What was noted of calls is forgotten.
+    pub(crate) fn recover(&mut self) {
+        self.disk.files.notes = Default::default();
+        self.files = self.disk.files.clone();
+        self.disk.epoch = self.server.next;
         self.server.up = Up::Recovered;
     }
 }

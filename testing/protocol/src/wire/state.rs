@@ -149,6 +149,9 @@ pub struct Part {
     pub marks: [u8; FILES],
     /// What was recovered after its death.
     pub found: Option<Found>,
+    /// Then the volume is in one of these epochs, in which nothing but recoveries has worked; 0:
+    /// none.
+    pub follows: [u8; 2],
     /// It ended in order.
     pub ended: bool,
 }
@@ -254,7 +257,9 @@ pub enum Up {
     Ended,
     /// No process of the server exists.
     Down,
-    /// The volume is recovered.
+    /// The book says what there is to be recovered, and which epoch begins.
+    Noted,
+    /// The volume is recovered, in that epoch.
     Recovered,
 }
 
@@ -277,7 +282,9 @@ pub struct Server {
     pub lock: Option<usize>,
     /// What is under way.
     pub jobs: [Option<Job>; CLIENTS],
-    /// What was recovered.
+    /// The epoch that it begins.
+    pub next: u8,
+    /// What was recovered, where that is not in the book by then.
     pub found: Option<Found>,
     /// All that clients were told to be durable.
     pub durable: u8,
@@ -300,6 +307,8 @@ pub enum Broken {
     Stale,
     /// Two clients had the lock.
     Lock,
+    /// A server had a book that did not fit the volume.
+    Forgotten,
 }
 
 /// What the judge remembers.
@@ -319,10 +328,12 @@ pub struct Ghost {
     pub renames: [Vec<Id>; FILES],
     /// Clients whose lock was another one's since, one bit each.
     pub passed: u8,
+    /// Epochs so far, of which some never began: none comes twice.
+    pub epochs: u8,
     /// Properties that a step has broken, one bit each.
     pub broken: u8,
     /// Faults so far, in the order of [`super::config::Faults`].
-    pub faults: [u8; 5],
+    pub faults: [u8; 6],
 }
 
 impl Ghost {

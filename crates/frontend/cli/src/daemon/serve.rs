@@ -89,8 +89,12 @@ impl Daemon {
         }
         let (ends, ended) = channel();
         let mounts = Mounts::new(&self.volume, volume.source(), ends);
-        let listening = self.listen(listeners, &volume);
-        let control = match self.start(&mounts, &volume) {
+        let mut listening = None;
+        let started = self.listen(listeners, &volume).and_then(|served| {
+            listening = served;
+            self.start(&mounts, &volume)
+        });
+        let control = match started {
             Ok(control) => control,
             Err(failure) => {
                 drop(listening);
@@ -140,11 +144,15 @@ impl Daemon {
 
     /// Serves the volume there until what is returned is dropped. Mounts go on without that.
     /// Clients of a daemon before this one that has died repeat what they keep before this kernel
-    /// changes anything.
-    fn listen(&self, listeners: Vec<Clients>, volume: &Origin) -> Option<Listening> {
-        let Origin::Local(volume) = volume else { return None };
+    /// changes anything. If it is not served, a later server must not have them do it after that.
+    fn listen(
+        &self,
+        listeners: Vec<Clients>,
+        volume: &Origin,
+    ) -> Result<Option<Listening>, Failure> {
+        let Origin::Local(volume) = volume else { return Ok(None) };
         if listeners.is_empty() {
-            return None;
+            return Ok(None);
         }
         let served = volume.served(&name_of(&self.volume));
         let before = served.before();
@@ -155,10 +163,11 @@ impl Daemon {
             Ok(listening)
         });
         match listening {
-            Ok(listening) => Some(listening),
+            Ok(listening) => Ok(Some(listening)),
             Err(failure) => {
                 tracing::error!(error = failure.message, "the volume is not served to others");
-                None
+                volume.give_up_book().map_err(|e| Failure::about(&self.volume, e))?;
+                Ok(None)
             }
         }
     }

@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A served volume, and a mount of it through a proxy.
-struct Far {
-    setup: Setup,
-    keys: Keys,
-    server: Server,
-    proxy: Proxy,
-    mount: Mount,
+pub struct Far {
+    pub setup: Setup,
+    pub keys: Keys,
+    pub server: Server,
+    pub proxy: Proxy,
+    pub mount: Mount,
 }
 
 impl Far {
     /// With the key of a line with these options. Everybody may make files below `all`.
-    fn new(line: &str) -> Self {
+    pub fn new(line: &str) -> Self {
         let setup = Setup::new();
         siftfs(&["mount", setup.volume(), setup.dir()]).ok();
         std::fs::create_dir(setup.path("all")).unwrap();
@@ -46,7 +46,27 @@ impl Far {
         std::fs::read_to_string(self.setup.tmp.path().join("far.log")).unwrap()
     }
 
-    fn end(self) {
+    /// A new directory for a mount.
+    pub fn directory(&self, name: &str) -> std::path::PathBuf {
+        let dir = self.setup.tmp.path().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// Mounts it there, not through the proxy.
+    pub fn mount_at(&self, mount: &Mount) {
+        let options = self.keys.option();
+        crate::siftfs(&["mount", &self.server.address, mount.dir(), "-o", &options]).ok();
+    }
+
+    /// Another mount of it, not through the proxy.
+    pub fn near(&self) -> Mount {
+        let mount = Mount(self.directory("near"));
+        self.mount_at(&mount);
+        mount
+    }
+
+    pub fn end(self) {
         self.mount.umount();
         assert!(self.server.end(Signal::TERM).success());
         self.setup.assert_plain_ext4();

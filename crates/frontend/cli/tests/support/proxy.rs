@@ -36,6 +36,8 @@ pub struct Proxy {
     /// What it does.
     pub plan: Arc<Plan>,
     to: Arc<Mutex<String>>,
+    /// Connections as they are now, and whether no other is made.
+    live: Arc<Mutex<(Vec<TcpStream>, bool)>>,
 }
 
 impl Proxy {
@@ -45,23 +47,41 @@ impl Proxy {
         let address = format!("tcp:{}", listener.local_addr().unwrap());
         let plan = Arc::new(Plan { left: AtomicI64::new(-1), ..Plan::default() });
         let to = Arc::new(Mutex::new(to.trim_start_matches("tcp:").to_string()));
-        let (theirs, target) = (plan.clone(), to.clone());
+        let live: Arc<Mutex<(Vec<TcpStream>, bool)>> = Arc::default();
+        let (theirs, target, alive) = (plan.clone(), to.clone(), live.clone());
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 // A server that is not there: the client finds its connection closed.
                 let Ok(server) = TcpStream::connect(target) else { continue };
+                let mut alive = alive.lock().unwrap_or_else(PoisonError::into_inner);
+                if alive.1 {
+                    continue;
+                }
+                alive.0.extend([&client, &server].map(|end| end.try_clone().unwrap()));
                 theirs.made.fetch_add(1, Ordering::SeqCst);
                 connect(&client, &server, &theirs);
             }
         });
-        Self { address, plan, to }
+        Self { address, plan, to, live }
     }
 
     /// Another server is the one from now on.
     pub fn lead_to(&self, to: &str) {
         let to = to.trim_start_matches("tcp:").into();
         *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;
+    }
+
+    /// All connections are cut now, and no other is made until [`Proxy::join`].
+    pub fn part(&self) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.1 = true;
+        live.0.drain(..).for_each(|end| drop(end.shutdown(Shutdown::Both)));
+    }
+
+    /// Connections arrive again, and so does what is sent.
+    pub fn join(&self) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
     }
 
     /// The connection is cut behind this number of bytes.

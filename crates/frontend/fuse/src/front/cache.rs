@@ -10,7 +10,8 @@ use siftfs_base::InodeNr;
 use siftfs_proto::{Cache, Notice, Owed};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The cache of a mount that may be one of several. It is made before the mount, because the
 /// mount's session is opened with it; until the mount is served its kernel knows nothing.
@@ -20,6 +21,8 @@ pub struct Front {
     part: Part,
     /// May others change what the kernel knows?
     others: AtomicBool,
+    /// The session may be lost: for how long what is told counts, as it was said last, and when.
+    trusted: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Front {
@@ -43,6 +46,10 @@ impl Front {
         assert!(self.teller.set(teller).is_ok(), "a mount is served once");
         // Whatever is said from here on is said to the teller, too.
         self.shares(self.others.load(Ordering::SeqCst));
+        let trusted = *self.trusted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((at, time)), Some(teller)) = (trusted, self.teller.get()) {
+            teller.trust(time.saturating_sub(at.elapsed()));
+        }
         Ok(())
     }
 }
@@ -74,6 +81,25 @@ impl Cache for Front {
         self.part.show_notice(&mut notice);
         if let Some(teller) = self.teller.get() {
             teller.forget_all(notice);
+        }
+    }
+
+    fn trusts(&self, time: Duration) {
+        let mut trusted = self.trusted.lock().unwrap_or_else(PoisonError::into_inner);
+        *trusted = Some((Instant::now(), time));
+        if let Some(teller) = self.teller.get() {
+            teller.trust(time);
+        }
+    }
+
+    fn doubts(&self, mut known: Vec<(InodeNr, u32)>) {
+        // It needs no lookup.
+        if known.iter().all(|(ino, _)| *ino != self.part.0) {
+            known.push((self.part.0, 0));
+        }
+        known.retain_mut(|(ino, _)| self.part.shows(ino));
+        if let Some(teller) = self.teller.get() {
+            teller.doubt(&known);
         }
     }
 

@@ -22,6 +22,7 @@ use crate::pages::invalidator::Name;
 use crate::pages::known::{Known, LATER, Stamp, TERM};
 use crate::pages::names::is_gone;
 use crate::pages::own_mount::Take;
+use crate::pages::unserved;
 use crate::serve::server::{Server, knows};
 use siftfs_base::{InodeNr, errno};
 use siftfs_proto::{Attr, Credentials, FileKind, Notice, Owed, Request};
@@ -62,6 +63,7 @@ pub(crate) struct Teller {
     known: Arc<Known>,
     notifier: Notifier,
     words: Sender<Word>,
+    entry: MountEntry,
 }
 
 impl Drop for Teller {
@@ -94,14 +96,14 @@ impl Teller {
             known: known.clone(),
             words: words.clone(),
             notifier,
-            entry,
+            entry: entry.clone(),
             asker,
             number: 0,
             waiting: HashMap::new(),
             unknown: Vec::new(),
         };
         std::thread::Builder::new().name("siftfs-told".into()).spawn(move || desk.run(&told))?;
-        Ok(Self { server: Arc::downgrade(server), known, notifier: way, words })
+        Ok(Self { server: Arc::downgrade(server), known, notifier: way, words, entry })
     }
 
     /// May others change what the kernel knows? If not, what it is told need not run out.
@@ -112,6 +114,39 @@ impl Teller {
     /// Takes back all that the kernel was told while it was alone.
     pub(super) fn forget_all(&self, notice: Notice) {
         let _ = self.words.send(Word::All(notice));
+    }
+
+    /// What is told from here on counts for this time at most.
+    pub(super) fn trust(&self, time: Duration) {
+        self.known.trust(time);
+    }
+
+    /// Nobody may answer: what the kernel has of these inodes counts no more. Without attributes of
+    /// a directory no path is walked. Pages are dropped by threads that wait for nobody but
+    /// requests of the file, and keep nothing of a daemon that is killed meanwhile.
+    pub(super) fn doubt(&self, inodes: &[(InodeNr, u32)]) {
+        for (ino, _) in inodes {
+            forget(&self.notifier, *ino);
+        }
+        let Some(server) = self.server.upgrade() else { return };
+        let files = inodes.iter().copied();
+        let files = files.filter_map(|it| Some((it, self.known.has_pages(it.0)?)));
+        let files: Vec<((InodeNr, u32), Stamp)> = files.collect();
+        let (known, entry) = (self.known.clone(), self.entry.clone());
+        let body = move || {
+            let begun = Instant::now();
+            let numbers = files.iter().map(|(it, _)| unserved::file(*it)).collect();
+            let count = files.len();
+            let dropped = move |at: usize| {
+                files.get(at).iter().for_each(|((ino, _), at)| known.dropped(*ino, *at));
+            };
+            let dropped: Arc<dyn Fn(usize) + Send + Sync> = Arc::new(dropped);
+            server.unserved.drop_pages(&entry, numbers, &dropped);
+            tracing::debug!(files = count, after = ?begun.elapsed(), "the kernel has forgotten");
+        };
+        if let Err(error) = std::thread::Builder::new().name("siftfs-doubts".into()).spawn(body) {
+            tracing::error!(%error, "no thread: the kernel may show files as they were");
+        }
     }
 
     /// Nobody tells anything any more, because the server is lost, or was: the kernel is to ask

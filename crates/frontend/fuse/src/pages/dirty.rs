@@ -115,21 +115,31 @@ fn answer(asked: &Receiver<Question>, kept: &Kept, close: &Sender<Arc<OwnedFd>>)
 /// How many pages of an open file's part are dirty or on their way; `None` if the kernel does not
 /// tell (before Linux 6.5, or none of ours).
 fn unsent(file: &OwnedFd, part: Part) -> Option<u64> {
-    /// Pages, of each kind.
-    #[derive(Default)]
-    #[repr(C)]
-    struct Pages {
-        cached: u64,
-        dirty: u64,
-        on_their_way: u64,
-        evicted: u64,
-        recently_evicted: u64,
-    }
+    pages(file, part).map(|pages| pages.dirty + pages.on_their_way)
+}
+
+/// Has the kernel any page of an open file? It may have, if it does not tell.
+pub(crate) fn has_pages(file: &OwnedFd) -> bool {
+    pages(file, Part { offset: 0, len: 0 }).is_none_or(|pages| pages.cached > 0)
+}
+
+/// Pages, of each kind.
+#[derive(Default)]
+#[repr(C)]
+struct Pages {
+    cached: u64,
+    dirty: u64,
+    on_their_way: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+fn pages(file: &OwnedFd, part: Part) -> Option<Pages> {
     let (range, mut pages) = ([part.offset, part.len], Pages::default());
     // SAFETY: both arguments are as the call has them, live as long as it, and it keeps none.
     let done =
         unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), &raw mut pages, 0) };
-    (done == 0).then(|| pages.dirty + pages.on_their_way)
+    (done == 0).then_some(pages)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use siftfs_base::InodeNr;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,31 @@ pub(crate) struct Known {
     table: Mutex<Table>,
     /// The files of [`Table::taken`].
     marks: Marks,
+    /// Until when it is certain that the session is there.
+    certain: Certain,
+}
+
+/// Until when what is told counts at most, with or without others, because the session is one over
+/// a wire, which may be lost.
+struct Certain(AtomicU64);
+
+impl Certain {
+    /// In microseconds of this machine; this one means that no session can be lost.
+    const ALWAYS: u64 = u64::MAX;
+
+    /// By a clock that goes on while the machine is suspended.
+    fn now() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = Duration::try_from(now).unwrap_or_default();
+        u64::try_from(now.as_micros()).unwrap_or(Self::ALWAYS - 1)
+    }
+
+    fn left(&self) -> Duration {
+        match self.0.load(Ordering::SeqCst) {
+            Self::ALWAYS => DAY,
+            until => Duration::from_micros(until.saturating_sub(Self::now())),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -179,7 +204,9 @@ impl Known {
     /// Nothing is known, on a mount that is shared or is not.
     pub(crate) fn new(shared: bool) -> Self {
         let (alone, hasher) = (AtomicBool::new(!shared), RandomState::new());
-        Self { shared, alone, hasher, table: Mutex::default(), marks: Marks::new() }
+        let (table, marks) = (Mutex::default(), Marks::new());
+        let certain = Certain(AtomicU64::new(Certain::ALWAYS));
+        Self { shared, alone, hasher, table, marks, certain }
     }
 
     /// Is the mount shared?
@@ -207,7 +234,15 @@ impl Known {
 
     /// How long attributes count that are told now.
     pub(crate) fn attributes(&self) -> Duration {
-        if self.is_alone() { DAY } else { TERM }
+        let usual = if self.is_alone() { DAY } else { TERM };
+        usual.min(self.certain.left())
+    }
+
+    /// What is told from here on counts for this time at most, from now on.
+    pub(crate) fn trust(&self, time: Duration) {
+        let time = u64::try_from(time.as_micros()).unwrap_or(Certain::ALWAYS);
+        let until = Certain::now().saturating_add(time).min(Certain::ALWAYS - 1);
+        self.certain.0.store(if time == 0 { 0 } else { until }, Ordering::SeqCst);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -235,12 +270,14 @@ impl Known {
 
     /// The answer is about to be given: how long what it tells of the name counts.
     pub(crate) fn told(&self, dir: InodeNr, name: &[u8]) -> Duration {
+        let certain = self.certain.left();
         if self.is_alone() {
-            return DAY;
+            return DAY.min(certain);
         }
         let (hash, now) = (self.hash(name), Instant::now());
         let mut table = self.table();
         let valid = table.dirs.get(&dir).map_or(Duration::ZERO, |entry| entry.valid(now));
+        let valid = valid.min(certain);
         let name = table.name(dir, hash);
         name.asking = name.asking.saturating_sub(1);
         name.until = if valid.is_zero() { name.until } else { Some(now + valid + LATER) };

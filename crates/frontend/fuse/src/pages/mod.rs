@@ -13,4 +13,5 @@ pub(crate) mod known;
 pub(crate) mod names;
 pub(crate) mod opener;
 pub(crate) mod own_mount;
+pub(crate) mod unserved;
 pub(crate) mod writers;

@@ -82,7 +82,11 @@ pub(crate) fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
     open_root_by(entry, &|_| {})
 }
 
-fn open_root_by(entry: &MountEntry, prepare: &dyn Fn(&OwnedFd)) -> io::Result<Option<OwnedFd>> {
+/// As [`open_root`]; `prepare` is called with what names the root before that is opened.
+pub(crate) fn open_root_by(
+    entry: &MountEntry,
+    prepare: &dyn Fn(&OwnedFd),
+) -> io::Result<Option<OwnedFd>> {
     // In most cases it is where it was.
     if let Ok(Some(root)) = open_mount(entry, prepare) {
         return Ok(Some(root));
@@ -293,7 +297,7 @@ impl Resetting {
 }
 
 /// The number of the calling thread that the kernel's requests have.
-fn own_number() -> u32 {
+pub(crate) fn own_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 

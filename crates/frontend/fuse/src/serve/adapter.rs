@@ -46,6 +46,9 @@ impl Handler for Adapter {
 
 impl Adapter {
     fn begin(&self, message: Message<'_>, token: Token) {
+        if let Some(answer) = self.server.unserved.answer(&message) {
+            return token.send(answer);
+        }
         let unique = message.unique;
         let (node, cred, op) = self.server.agreed.checked(message);
         match op {

@@ -235,6 +235,11 @@ impl Part {
         notice.names.retain_mut(|(dir, _)| self.show(dir).is_ok());
     }
 
+    /// Puts the mount's number in the place of the volume's. False if the mount does not show it.
+    pub(crate) fn shows(self, ino: &mut InodeNr) -> bool {
+        self.is_all() || self.show(ino).is_ok()
+    }
+
     fn show_changed(self, names: &mut [(InodeNr, Vec<u8>)], files: &mut [InodeNr]) -> Result<()> {
         names.iter_mut().try_for_each(|(dir, _)| self.show(dir))?;
         files.iter_mut().try_for_each(|file| self.show(file))

@@ -12,6 +12,7 @@ use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
 use crate::pages::own_mount::{self, Written};
+use crate::pages::unserved::Unserved;
 use crate::serve::agreed::Agreed;
 use crate::serve::caller;
 use crate::serve::calls::Calls;
@@ -60,6 +61,8 @@ pub(crate) struct Server {
     /// Of files whose times the kernel owns.
     pub(crate) kernel_times: Arc<KernelTimes>,
     pub(crate) shares: Shares,
+    /// The own threads that ask while the session may be lost.
+    pub(crate) unserved: Arc<Unserved>,
     /// Of programs that ask for private logs.
     pub(crate) tokens: Arc<Tokens>,
 }
@@ -83,6 +86,7 @@ impl Server {
             operations: Switch::new(true),
             kernel_times: Arc::default(),
             shares: Shares::new(agreed.shared, agreed.private_logs),
+            unserved: Arc::default(),
         }
     }
 

@@ -152,7 +152,8 @@ impl Shares {
         self.note_pages(dir);
         match &self.known {
             Some(known) if !known.is_alone() => Valid::NEVER,
-            _ => Valid::ALONE,
+            Some(known) => Valid::both(known.attributes()),
+            None => Valid::ALONE,
         }
     }
 }

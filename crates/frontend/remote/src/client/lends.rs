@@ -7,7 +7,7 @@ use crate::{Address, FileProtocol, Opening, TransportOptions};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, SharedBlock};
 use siftfs_calls::{Claim, ToServer};
 use siftfs_proto::{Credentials, Holder, Request, WriteData};
-use siftfs_transport::connect;
+use siftfs_transport::{CallerEnd, connect};
 use std::sync::Arc;
 
 /// Memory that such a session shares, each way: room for the largest write, and for one more that
@@ -26,22 +26,30 @@ impl Client {
         volume: &str,
         holder: Arc<dyn Holder>,
     ) -> Result<Self> {
-        if let Address::Tcp { .. } = address {
-            return Err(Error::Refused(format!(
-                "private logs of programs on a volume at {address}: only headers of what a program writes \
-                 go to its server, and the data into memory that both share, which needs a unix socket on \
-                 the server's machine"
-            )));
-        }
-        let shared_memory = options.shared_memory.min(MEMORY);
-        let end = connect::<FileProtocol>(
-            address,
-            &TransportOptions { shared_memory, ..options.clone() },
-        )?;
+        let end = dial(address, options)?;
         let (volume, claim) = (volume.into(), Claim::Kernel);
         let opening = Opening { volume, claim, caches: false, lends: true, returning: None };
-        Self::begin(end, opening, None, Some(holder))
+        Self::open_beside(end, opening, (None, Some(holder)))
     }
+}
+
+/// A connection for such a session.
+///
+/// # Errors
+/// The server is not on this machine, or does not listen.
+pub(super) fn dial(
+    address: &Address,
+    options: &TransportOptions,
+) -> Result<CallerEnd<FileProtocol>> {
+    if let Address::Tcp { .. } = address {
+        return Err(Error::Refused(format!(
+            "private logs of programs on a volume at {address}: only headers of what a program writes \
+             go to its server, and the data into memory that both share, which needs a unix socket on \
+             the server's machine"
+        )));
+    }
+    let shared_memory = options.shared_memory.min(MEMORY);
+    connect::<FileProtocol>(address, &TransportOptions { shared_memory, ..options.clone() })
 }
 
 /// The message for a call of such a session.

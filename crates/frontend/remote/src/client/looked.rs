@@ -192,6 +192,11 @@ impl LookedUp {
         self.lock().counts.iter().map(|(ino, count)| count.of(*ino)).collect()
     }
 
+    /// All that it has looked up, with their generations.
+    pub fn generations(&self) -> Vec<(InodeNr, u32)> {
+        self.lock().counts.iter().map(|(ino, count)| (*ino, count.generation)).collect()
+    }
+
     /// All that it has looked up.
     pub fn all(&self) -> Vec<InodeNr> {
         self.lock().counts.keys().copied().collect()

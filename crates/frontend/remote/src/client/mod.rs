@@ -8,12 +8,14 @@ mod owing;
 mod receive;
 mod slots;
 
+use crate::desk::Desk;
 use crate::{Address, FileProtocol, Opening, TransportOptions};
-pub use lasting::{Dial, Lasting, Patience};
+pub use lasting::{Dial, Lasting, Lender, Patience};
 
 use aside::Aside;
 use looked::LookedUp;
 use owing::Owing;
+use receive::Incoming;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, FromServer, Proven, Returning, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
@@ -38,8 +40,11 @@ pub struct Client {
 /// What callers and the thread that receives share.
 struct Link {
     sender: Arc<dyn Sender<ToServer>>,
+    desk: Desk<Incoming>,
     slots: Slots,
     cache: Option<Caching>,
+    /// What it has looked up, in a session that caches or comes back.
+    looked_up: Option<Arc<LookedUp>>,
     /// Whose leases they are, in a session that lends.
     holder: Option<Arc<dyn Holder>>,
     /// Does what follows the answers of calls that no thread waits for.
@@ -58,6 +63,9 @@ struct Link {
 trait Watch: Send + Sync {
     /// All changes up to this one in the server's order are durable.
     fn durable(&self, order: u64);
+
+    /// The server has answered the question with this number.
+    fn answered(&self, question: u64);
 
     /// Nothing comes any more, and every call was answered with an error.
     fn lost(&self, why: &Error);
@@ -126,16 +134,17 @@ impl Client {
         opening: Opening,
         cache: Option<Arc<dyn Cache>>,
     ) -> Result<Self> {
-        Self::begin(end, opening, cache, None)
+        Self::open_beside(end, Opening { returning: None, ..opening }, (cache, None))
     }
 
-    fn begin(
+    /// As [`Client::open`]; what the opening says of a client that comes back is of another one,
+    /// whose changes those of this session are.
+    fn open_beside(
         end: siftfs_transport::CallerEnd<FileProtocol>,
         opening: Opening,
-        cache: Option<Arc<dyn Cache>>,
-        holder: Option<Arc<dyn Holder>>,
+        told: Told,
     ) -> Result<Self> {
-        Self::open_again(end, opening, (cache, holder), None)
+        Self::open_again(end, opening, told, None)
     }
 
     fn open_again(
@@ -145,17 +154,22 @@ impl Client {
         again: Option<Again>,
     ) -> Result<Self> {
         let Connection { sender, mut receiver, peer, .. } = end;
-        opening.returning = again.as_ref().map(|again| again.returning);
+        if let Some(again) = &again {
+            opening.returning = Some(again.returning);
+        }
         sender.send(ToServer::Open(Box::new(opening)))?;
         let terms = opened(&mut *receiver, &peer)?;
         let (looked_up, watch) = match again {
-            Some(again) => (again.looked_up, Some(again.watch)),
-            None => Default::default(),
+            Some(again) => (Some(again.looked_up), Some(again.watch)),
+            None => (cache.is_some().then(Arc::default), None),
         };
+        let caching = |cache| Caching::new(cache, looked_up.clone().unwrap_or_default());
         let link = Arc::new(Link {
             sender,
+            desk: Desk::attended(Incoming::new(receiver)),
             slots: Slots::new(terms.slots, terms.bytes),
-            cache: cache.map(|cache| Caching::new(cache, looked_up)).transpose()?,
+            cache: cache.map(caching).transpose()?,
+            looked_up,
             holder,
             answers: Arc::new(Aside::start("siftfs-answers")?),
             peer,
@@ -167,7 +181,7 @@ impl Client {
         let theirs = link.clone();
         let receives = std::thread::Builder::new()
             .name("siftfs-client".into())
-            .spawn(move || theirs.receive(receiver))
+            .spawn(move || theirs.attend())
             .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
         Ok(Self { link, terms, receives: Some(receives) })
     }
@@ -203,6 +217,7 @@ impl Client {
         // One that is gone needs to know nothing.
         let _ = self.link.sender.send(ToServer::Bye);
         self.link.sender.close();
+        self.link.desk.call();
     }
 
     /// Why nothing can be called any more, if it is so.
@@ -230,12 +245,12 @@ impl Client {
         };
         // What comes back is counted already.
         let counts = !matches!(change, Some(Change::Kept(_) | Change::Reclaim));
-        let counting = link.cache.as_ref().filter(|_| counts);
-        let asked = counting.and_then(|caching| caching.looked_up.asks(&req));
+        let counting = link.looked_up.as_ref().filter(|_| counts);
+        let asked = counting.and_then(|looked_up| looked_up.asks(&req));
         link.transmit(call, cred, (req, change, proofs));
-        let said = entry.wait(call.0);
+        let said = link.answer_of(&entry, call.0);
+        link.looked_up.iter().for_each(|looked_up| looked_up.answered(asked, &said));
         let Some(caching) = &link.cache else { return (said, Owed::default()) };
-        caching.looked_up.answered(asked, &said);
         (said, caching.owing.take(call))
     }
 
@@ -244,10 +259,23 @@ impl Client {
         self.link.all_answered.load(Ordering::SeqCst)
     }
 
+    /// Asks whether the session is there, without waiting for anything. False if nothing can be
+    /// sent just now.
+    fn asks(&self, number: u64) -> bool {
+        self.link.sender.try_send(ToServer::Ping { number })
+    }
+
+    /// Ends the connection, without waiting for the server.
+    fn cut(&self) {
+        self.link.sender.cut();
+    }
+
     /// What is no call.
     fn say(&self, message: ToServer) {
         // One that is gone has said so to all callers.
         let _ = self.link.sender.send(message);
+        // What it answers no caller waits for.
+        self.link.desk.call();
     }
 }
 
@@ -304,7 +332,10 @@ impl FileService for Client {
         let aside = self.link.answers.clone();
         let then: Completion = Box::new(move |result| aside.give(move || done(result)));
         match self.link.slots.enter_long(beyond).begin_then(then) {
-            Ok(call) => self.link.transmit(call, cred, (req, None, Vec::new())),
+            Ok(call) => {
+                self.link.transmit(call, cred, (req, None, Vec::new()));
+                self.link.desk.call();
+            }
             Err((error, then)) => then(Err(error)),
         }
     }

@@ -1,6 +1,7 @@
 //! Changes of a session that caches which are made, and which other sessions have not taken note
 //! of yet.
 
+use crate::term::TERM;
 use siftfs_proto::{Notice, Owed};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,11 @@ impl Owing {
         self.lock().owed.remove(&call).unwrap_or_default()
     }
 
+    /// Does any owe?
+    pub fn any(&self) -> bool {
+        !self.lock().open.is_empty()
+    }
+
     /// It owes nothing any more. False if it owed nothing before.
     pub fn settled(&self, call: (u32, u64)) -> bool {
         // Dropped without the lock: what waits for it goes on.
@@ -45,13 +51,32 @@ impl Owing {
         found.is_some()
     }
 
-    /// Nothing comes any more: no session shows anything that this one would have to wait for.
+    /// The session ends because its client wants it to: nobody waits any more.
     pub fn end(&self) {
+        drop(self.take_all());
+    }
+
+    /// The connection is lost, and nothing comes any more. Other kernels may show what was before
+    /// until their term is over, for which the server may not wait any more: it may have died.
+    pub fn lost(&self) {
+        let open = self.take_all();
+        if open.is_empty() {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("siftfs-owes".into());
+        let waits = move || {
+            std::thread::sleep(TERM);
+            drop(open);
+        };
+        if let Err(error) = thread.spawn(waits) {
+            tracing::error!(%error, "no thread: changes are answered that other mounts may not show");
+        }
+    }
+
+    fn take_all(&self) -> HashMap<(u32, u64), Notice> {
         let mut state = self.lock();
         state.over = true;
-        let open = std::mem::take(&mut state.open);
-        drop(state);
-        drop(open);
+        std::mem::take(&mut state.open)
     }
 }
 

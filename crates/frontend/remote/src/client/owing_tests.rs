@@ -32,3 +32,16 @@ fn nothing_is_owed_when_the_session_is_over() {
     owing.owes((1, 3));
     assert!(owing.take((1, 3)).is_settled());
 }
+
+/// Other kernels may show what was before for a term, and the server may have died.
+#[test]
+fn what_is_owed_when_the_connection_is_lost_is_waited_for() {
+    let owing = Owing::default();
+    owing.owes((1, 2));
+    let owed = owing.take((1, 2));
+    owing.lost();
+    assert!(!owed.wait_for(TERM - std::time::Duration::from_secs(1)));
+    assert!(owed.wait_for(std::time::Duration::from_secs(10)));
+    owing.owes((1, 3));
+    assert!(owing.take((1, 3)).is_settled());
+}

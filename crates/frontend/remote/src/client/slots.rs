@@ -36,6 +36,12 @@ struct Slot {
     bytes: u64,
     /// It waits for another program.
     long: bool,
+    /// Its caller waits for the answer, or looks whether it can receive.
+    waits: bool,
+    /// Its caller is to receive.
+    receives: bool,
+    /// Its caller sleeps.
+    sleeps: bool,
 }
 
 /// How long a call may keep its slot.
@@ -55,6 +61,10 @@ struct State {
     slots: Vec<Slot>,
     /// Calls under way that wait for other programs.
     long: usize,
+    /// Callers that wait for their answers.
+    waiting: usize,
+    /// Callers that wait for a slot.
+    entering: usize,
     free: Vec<u32>,
     bytes: u64,
     /// Why nothing can be called any more.
@@ -84,6 +94,8 @@ impl Slots {
         let state = State {
             slots: std::iter::repeat_with(Slot::default).take(count).collect(),
             long: 0,
+            waiting: 0,
+            entering: 0,
             free: (0..slots).rev().collect(),
             bytes: 0,
             broken: None,
@@ -133,8 +145,12 @@ impl Slots {
             Then::Wake => {
                 let found = state.slots.get_mut(slot as usize).expect("a call began there");
                 found.answer = Some(said);
+                let sleeps = found.sleeps;
                 drop(state);
-                self.answered.get(slot as usize).expect("one per slot").notify_one();
+                // One that has received it itself needs no waking.
+                if sleeps {
+                    self.answered.get(slot as usize).expect("one per slot").notify_one();
+                }
             }
             Then::Call(done) => {
                 self.release(&mut state, slot);
@@ -149,7 +165,38 @@ impl Slots {
         state.bytes -= std::mem::take(&mut found.bytes);
         state.long -= usize::from(std::mem::take(&mut found.long));
         state.free.push(slot);
-        self.room.notify_all();
+        if state.entering > 0 {
+            self.room.notify_all();
+        }
+    }
+
+    /// Has one of the callers that wait receive; false if none does.
+    pub fn call_one(&self) -> bool {
+        let mut state = self.lock();
+        if state.waiting == 0 {
+            return false;
+        }
+        let waits = |slot: &Slot| slot.waits && slot.answer.is_none();
+        let Some(at) = state.slots.iter().position(waits) else { return false };
+        let found = state.slots.get_mut(at).expect("it was found");
+        found.receives = true;
+        let sleeps = found.sleeps;
+        drop(state);
+        if sleeps {
+            self.answered.get(at).expect("one per slot").notify_one();
+        }
+        true
+    }
+
+    /// Do callers wait for answers, and do not receive?
+    pub fn are_awaited(&self) -> bool {
+        let state = self.lock();
+        state.slots.iter().any(|slot| slot.waits && slot.answer.is_none())
+    }
+
+    /// Is a call under way that waits for another program, maybe without a thread?
+    pub fn have_long_ones(&self) -> bool {
+        self.lock().long > 0
     }
 
     /// Why nothing can be called any more, if it is so.
@@ -224,22 +271,40 @@ impl Entry<'_> {
                 Some(slot) => state.free.push(slot),
                 None => {}
             }
+            state.entering += 1;
             state = slots.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.entering -= 1;
         }
     }
 
-    /// Waits for the answer of the call in `slot`.
-    pub fn wait(&self, slot: u32) -> Said {
-        let slots = self.slots;
-        let answered = slots.answered.get(slot as usize).expect("one per slot");
+    /// Waits for the answer of the call in `slot`. What `receive` does is done first, and again
+    /// whenever this caller is to receive: it returns when it has received the answer, or cannot
+    /// receive.
+    pub fn wait(&self, slot: u32, receive: impl Fn()) -> Said {
+        let (slots, at) = (self.slots, slot as usize);
+        let answered = slots.answered.get(at).expect("one per slot");
         let mut state = slots.lock();
         loop {
-            let found = state.slots.get_mut(slot as usize).expect("a call began there");
+            let found = state.slots.get_mut(at).expect("a call began there");
             if let Some(said) = found.answer.take() {
                 slots.release(&mut state, slot);
                 return said;
             }
-            state = answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+            // It counts as one that waits from here on: one that lays the receiver down after this
+            // one has looked for it finds a caller that it can wake.
+            (found.waits, found.receives) = (true, false);
+            state.waiting += 1;
+            drop(state);
+            receive();
+            state = slots.lock();
+            let goes_on = |state: &mut State| {
+                let found = state.slots.get_mut(at).expect("a call began there");
+                found.sleeps = found.answer.is_none() && !found.receives;
+                found.sleeps
+            };
+            state = answered.wait_while(state, goes_on).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+            state.slots.get_mut(at).expect("a call began there").waits = false;
         }
     }
 }

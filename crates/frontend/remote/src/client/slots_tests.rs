@@ -14,8 +14,8 @@ fn answers_go_to_their_calls_whatever_their_order() {
     assert!(!slots.answer(0, 1, (Ok(Reply::Done), Noted::default())), "a number that was not sent");
     assert!(!slots.answer(2, 0, (Ok(Reply::Done), Noted::default())), "a slot that does not exist");
     assert!(slots.answer(0, 0, (Err(errno(5)), Noted::default())));
-    assert_eq!(second.wait(1).0, Ok(Reply::Flags(1)));
-    assert_eq!(first.wait(0).0, Err(errno(5)));
+    assert_eq!(second.wait(1, || ()).0, Ok(Reply::Flags(1)));
+    assert_eq!(first.wait(0, || ()).0, Err(errno(5)));
     assert_eq!(slots.enter(0).begin(Then::Wake).unwrap(), (0, 1));
 }
 
@@ -34,11 +34,11 @@ fn calls_wait_for_room() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(received.try_recv().is_err(), "60 and 60 bytes are more than 100");
     assert!(slots.answer(0, 0, (Ok(Reply::Done), Noted::default())));
-    assert_eq!(slots.enter(60).wait(0).0, Ok(Reply::Done));
+    assert_eq!(slots.enter(60).wait(0, || ()).0, Ok(Reply::Done));
     assert_eq!(waits.join().unwrap(), (0, 1));
     // What is more than all goes alone, and not never.
     assert!(slots.answer(0, 1, (Ok(Reply::Done), Noted::default())));
-    assert_eq!(slots.enter(0).wait(0).0, Ok(Reply::Done));
+    assert_eq!(slots.enter(0).wait(0, || ()).0, Ok(Reply::Done));
     slots.enter(1 << 40).begin(Then::Wake).unwrap();
 }
 
@@ -48,7 +48,7 @@ fn what_was_not_sent_has_no_number() {
     let entry = slots.enter(0);
     assert_eq!(entry.begin(Then::Wake).unwrap(), (0, 0));
     slots.unsent(0, errno(7));
-    assert_eq!(entry.wait(0).0, Err(errno(7)));
+    assert_eq!(entry.wait(0, || ()).0, Err(errno(7)));
     assert_eq!(entry.begin(Then::Wake).unwrap(), (0, 0));
 }
 
@@ -63,7 +63,7 @@ fn all_calls_learn_that_the_connection_is_gone() {
     let gone = Error::Link("gone".into());
     slots.broke(&gone);
     assert_eq!(received.recv().unwrap(), Err(gone.clone()));
-    assert_eq!(entry.wait(slot).0, Err(gone.clone()));
+    assert_eq!(entry.wait(slot, || ()).0, Err(gone.clone()));
     assert_eq!(slots.enter(0).begin(Then::Wake), Err(gone));
 }
 
@@ -77,9 +77,9 @@ fn waits_for_others_do_not_take_all_slots() {
     assert_eq!(slots.enter_long(libc::ENOLCK).begin(Then::Wake), Err(errno(libc::ENOLCK)));
     let (slot, number) = slots.enter(0).begin(Then::Wake).unwrap();
     assert!(slots.answer(slot, number, (Ok(Reply::Done), Noted::default())));
-    assert_eq!(slots.enter(0).wait(slot).0, Ok(Reply::Done));
+    assert_eq!(slots.enter(0).wait(slot, || ()).0, Ok(Reply::Done));
     // One that is answered makes room for another.
     assert!(slots.answer(0, 0, (Ok(Reply::Done), Noted::default())));
-    assert_eq!(slots.enter_long(libc::ENOLCK).wait(0).0, Ok(Reply::Done));
+    assert_eq!(slots.enter_long(libc::ENOLCK).wait(0, || ()).0, Ok(Reply::Done));
     slots.enter_long(libc::ENOLCK).begin(Then::Wake).unwrap();
 }

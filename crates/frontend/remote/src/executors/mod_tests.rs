@@ -25,7 +25,7 @@ fn threads_take_turns() {
                 let at_work = &at_work;
                 scope.spawn(move || {
                     for _ in 0..50 {
-                        let turn = commands.arrive(&ANY).begin().unwrap();
+                        let turn = commands.arrive(&ANY).begin(|| ()).unwrap();
                         assert!(at_work.fetch_add(1, Ordering::SeqCst) < 2);
                         std::thread::yield_now();
                         at_work.fetch_sub(1, Ordering::SeqCst);
@@ -50,7 +50,7 @@ fn commands_that_wait_let_others_in() {
             // Half of them are in a line, too.
             let request = if n % 2 == 0 { ANY } else { write() };
             scope.spawn(move || {
-                let turn = commands.arrive(&request).begin().unwrap();
+                let turn = commands.arrive(&request).begin(|| ()).unwrap();
                 together.wait();
                 turn.finish();
             });
@@ -64,7 +64,7 @@ fn commands_that_wait_let_others_in() {
 fn a_session_that_ends_is_told() {
     let all = executors(1, Schedule::Fair);
     let (a, b) = (all.open(), all.open());
-    let turn = a.arrive(&ANY).begin().unwrap();
+    let turn = a.arrive(&ANY).begin(|| ()).unwrap();
     scope(|scope| {
         let (came, waits) = std::sync::mpsc::channel();
         let b = &b;
@@ -72,7 +72,7 @@ fn a_session_that_ends_is_told() {
             let entry = b.arrive(&ANY);
             came.send(()).unwrap();
             // The thread that has the executor spins below: it does not lend.
-            entry.begin().is_none()
+            entry.begin(|| ()).is_none()
         });
         waits.recv().unwrap();
         b.end();
@@ -81,11 +81,11 @@ fn a_session_that_ends_is_told() {
         }
         assert!(waiting.join().unwrap());
     });
-    assert!(b.arrive(&ANY).begin().is_none(), "it has ended");
+    assert!(b.arrive(&ANY).begin(|| ()).is_none(), "it has ended");
     turn.finish();
     // One that is dropped before it has started keeps no executor.
     drop(a.arrive(&ANY));
-    a.arrive(&ANY).begin().unwrap().finish();
+    a.arrive(&ANY).begin(|| ()).unwrap().finish();
 }
 
 /// The slower processor: a command has its executor for longer, by what it worked.
@@ -94,7 +94,7 @@ fn a_slower_processor_works_longer() {
     let mut execution = Execution { executors: 1, cpu_factor: 3.0, ..Execution::default() };
     let took = |execution: &Execution| {
         let all = Executors::new(execution.clone());
-        let turn = all.open().arrive(&ANY).begin().unwrap();
+        let turn = all.open().arrive(&ANY).begin(|| ()).unwrap();
         let began = thread::processor_time();
         while thread::processor_time() - began < Duration::from_millis(2) {
             std::hint::spin_loop();
@@ -115,7 +115,7 @@ fn a_slower_processor_works_longer() {
     execution.cpu_factor = 1000.0;
     let all = Executors::new(execution);
     let before = Instant::now();
-    let turn = all.open().arrive(&ANY).begin().unwrap();
+    let turn = all.open().arrive(&ANY).begin(|| ()).unwrap();
     assert!(before.elapsed() >= Duration::from_millis(2));
     let before = thread::processor_time();
     turn.finish();
@@ -130,11 +130,11 @@ fn a_failed_command_keeps_no_executor() {
     let commands = all.open();
     scope(|scope| {
         let failed = scope.spawn(|| {
-            let _turn = commands.arrive(&ANY).begin().unwrap();
+            let _turn = commands.arrive(&ANY).begin(|| ()).unwrap();
             panic!("on purpose");
         });
         assert!(failed.join().is_err());
     });
-    commands.arrive(&ANY).begin().unwrap().finish();
+    commands.arrive(&ANY).begin(|| ()).unwrap().finish();
     assert_eq!(all.counts().1, 0);
 }

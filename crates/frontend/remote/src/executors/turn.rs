@@ -27,9 +27,13 @@ impl Entry {
         Self { shared, session, ticket, may }
     }
 
-    /// Waits for an executor; none if the session has ended before.
-    pub fn begin(mut self) -> Option<Arc<Turn>> {
+    /// Waits for an executor, and calls `before` if it has to; none if the session has ended
+    /// meanwhile.
+    pub fn begin(mut self, before: impl FnOnce()) -> Option<Arc<Turn>> {
         let ticket = self.ticket?;
+        if !self.may.load(Ordering::Acquire) {
+            before();
+        }
         while !self.may.load(Ordering::Acquire) {
             if !self.shared.lock().callers.contains_key(&ticket) {
                 return None;

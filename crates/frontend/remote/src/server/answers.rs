@@ -6,8 +6,7 @@ use super::proofs::Prover;
 use super::slots::Slots;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Done, FromServer, Proof};
-use siftfs_proto::compound::{Compounded, Value};
-use siftfs_proto::{Handle, Owed, Reply, Request};
+use siftfs_proto::{Handle, LeaseId, Owed, Reply, Request, Target};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +29,8 @@ pub(super) struct Answers {
     all_data: Arc<AtomicU64>,
     /// What the session has open.
     handles: Mutex<HashMap<Handle, InodeNr>>,
+    /// What is leased to a session that lends.
+    leases: Mutex<HashMap<LeaseId, InodeNr>>,
     /// Changes that are answered and that other sessions have not taken note of.
     owing: AtomicUsize,
     /// Of a client that comes back and whose callers are checked.
@@ -79,8 +80,8 @@ impl Drop for Data {
 impl Answers {
     /// Those of a new session; `all_data` counts for all of them.
     pub fn new(outbox: Arc<Outbox>, all_data: Arc<AtomicU64>, prover: Option<Arc<Prover>>) -> Self {
-        let (slots, data, handles, owing) = Default::default();
-        Self { outbox, slots, data, all_data, handles, owing, prover }
+        let (slots, data, handles, leases, owing) = Default::default();
+        Self { outbox, slots, data, all_data, handles, leases, owing, prover }
     }
 
     /// May one more change be answered before other sessions have taken note of it?
@@ -91,6 +92,12 @@ impl Answers {
     /// The inode that is open there.
     pub fn opened(&self, handle: Handle) -> Option<InodeNr> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
+    }
+
+    /// The file of the lease by which a request writes.
+    pub fn leased(&self, request: &Request) -> Option<InodeNr> {
+        let Request::LeaseWrite { lease, .. } = request else { return None };
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).get(lease).copied()
     }
 
     /// The answer with this result. What the call has opened or closed is noted.
@@ -111,17 +118,24 @@ impl Answers {
         };
         match (request, result) {
             (_, Ok(Reply::Created { attr, handle })) => note(*handle, attr.ino),
-            (_, Ok(Reply::Compounded(Compounded::Done { values, .. }))) => {
-                for value in values {
-                    if let Value::File { ino, open: Some((handle, _)), .. } = value {
-                        note(*handle, *ino);
-                    }
-                }
-            }
             (
                 Request::Open { ino, .. } | Request::Hold { ino } | Request::OpenDir { ino },
                 Ok(Reply::Opened { handle }),
             ) => note(*handle, *ino),
+            (_, Ok(Reply::Compounded(done))) => {
+                done.opened().iter().for_each(|it| note(it.handle, it.ino));
+            }
+            (
+                Request::Lease { file: Target::Open(handle), .. },
+                Ok(Reply::Leased { lease, .. }),
+            ) => {
+                let ino = self.opened(*handle);
+                let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+                leases.extend(ino.map(|ino| (*lease, ino)));
+            }
+            (Request::LeaseReturn { lease }, _) => {
+                self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(lease);
+            }
             (Request::Release { handle }, _) => {
                 self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(handle);
             }
@@ -167,6 +181,8 @@ pub(super) fn request_of_handles(request: &Request) -> Request {
         Request::Hold { ino } => Request::Hold { ino: *ino },
         Request::OpenDir { ino } => Request::OpenDir { ino: *ino },
         Request::Release { handle } => Request::Release { handle: *handle },
+        Request::Lease { file, writers } => Request::Lease { file: *file, writers: *writers },
+        Request::LeaseReturn { lease } => Request::LeaseReturn { lease: *lease },
         _ => Request::StatFs,
     }
 }

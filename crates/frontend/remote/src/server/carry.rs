@@ -19,8 +19,13 @@ impl Session<'_> {
     pub(super) fn admit(&self, call: Call) {
         let own = (call.slot, call.number);
         let clients = &self.server.clients;
-        let file = file_of(&call.request, |handle| self.answers.opened(handle));
+        let file = file_of(&call.request, |handle| self.answers.opened(handle))
+            .or_else(|| self.answers.leased(&call.request));
         let over = || self.over.load(Ordering::Acquire);
+        if call.entry.is_none() {
+            // It may wait for clients that come back.
+            self.desk.call();
+        }
         match clients.admit(self.opened.returned, (call.change.as_ref(), file), over) {
             Verdict::Run => self.run(call, file),
             Verdict::Answered(result, done, owed) => {
@@ -108,23 +113,12 @@ impl Session<'_> {
                 return self.answers.give(own, error, true);
             }
         };
-        let Some(turn) = entry.begin() else {
+        let Some(turn) = entry.begin(|| self.desk.call()) else {
             not_carried_out();
             return self.not_begun(own);
         };
-        let origin = self.origin(change.as_ref());
-        credentials.origin.clone_from(&origin);
-        let noting = Noting {
-            answers: self.answers.clone(),
-            clients: self.server.clients.clone(),
-            returned: self.opened.returned,
-            before: self.server.clients.newest(),
-            promise: promise(&request),
-            handles: request_of_handles(&request),
-            change,
-            file,
-            origin,
-        };
+        let noting = self.noting(&request, change, file);
+        credentials.origin.clone_from(&noting.origin);
         let service = &*self.opened.service;
         if noting.promise == Promise::More && noting.others_keep() {
             let result = service.call(&credentials, request);
@@ -136,7 +130,7 @@ impl Session<'_> {
         }
         // What is repeated other kernels have seen already, and each of them asks for everything
         // again when it has come back. Until then it may wait for this one.
-        let repeated = matches!(change, Some(Change::Kept(_)));
+        let repeated = self.is_late(change, &request) || matches!(change, Some(Change::Kept(_)));
         let owes = self.opened.caches && !has_its_way(&request) && self.answers.may_owe();
         if repeated || owes {
             let (result, owed) = service.call_owing(&credentials, request);
@@ -163,23 +157,53 @@ impl Session<'_> {
         turn.finish();
     }
 
-    /// By what the Runtime knows a change again after a death.
-    fn origin(&self, change: Option<&Change>) -> Option<Arc<Origin>> {
-        let client = self.opened.returned?.client;
-        let origin = match change? {
-            Change::Once { place, number } => Origin::new(client, *place, *number),
-            Change::Kept(Kept { place, number, inode, .. }) => {
-                let origin = Origin::new(client, *place, *number);
-                match inode {
-                    Some((ino, generation)) => origin.again(*ino, *generation),
-                    None => origin,
-                }
-            }
-            Change::Absolute { .. } => Origin::new(client, NO_SLOT, 0),
-            Change::Reclaim => return None,
+    /// What is to be noted of a call before its answer leaves. What is written by a lease the
+    /// mount's session keeps.
+    fn noting(&self, request: &Request, change: Option<Change>, file: Option<InodeNr>) -> Noting {
+        let (returned, change) = match (self.opened.beside, request) {
+            (Some(client), Request::LeaseWrite { .. }) => (Some(client), Some(Change::Loose)),
+            (Some(client), _) => (Some(client), change),
+            (None, _) => (self.opened.returned, change),
         };
-        Some(Arc::new(origin))
+        Noting {
+            answers: self.answers.clone(),
+            clients: self.server.clients.clone(),
+            returned,
+            before: self.server.clients.newest(),
+            promise: promise(request),
+            handles: request_of_handles(request),
+            change,
+            file,
+            origin: origin(returned, change.as_ref()),
+        }
     }
+
+    /// Is it what lay in a private log when the server before died? Nobody else could have seen
+    /// what was there before, and a believed kernel alone says so.
+    fn is_late(&self, change: Option<Change>, request: &Request) -> bool {
+        let reclaims = change == Some(Change::Reclaim) && matches!(request, Request::Write { .. });
+        let believed = self.opened.kernel && self.opened.prover.is_none();
+        let returns = |it| self.server.clients.is_returning(it);
+        reclaims && believed && self.opened.returned.is_some_and(returns)
+    }
+}
+
+/// By what the Runtime knows a change again after a death.
+fn origin(returned: Option<Connection>, change: Option<&Change>) -> Option<Arc<Origin>> {
+    let client = returned?.client;
+    let origin = match change? {
+        Change::Once { place, number } => Origin::new(client, *place, *number),
+        Change::Kept(Kept { place, number, inode, .. }) => {
+            let origin = Origin::new(client, *place, *number);
+            match inode {
+                Some((ino, generation)) => origin.again(*ino, *generation),
+                None => origin,
+            }
+        }
+        Change::Absolute { .. } | Change::Loose => Origin::new(client, NO_SLOT, 0),
+        Change::Reclaim => return None,
+    };
+    Some(Arc::new(origin))
 }
 
 /// What is to be noted of a call before its answer leaves.

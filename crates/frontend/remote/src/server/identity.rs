@@ -1,15 +1,18 @@
 //! For whom a session speaks: by its channel, and by the claim as far as the channel bears it out
 //! (rules R31 and R52).
 
-use super::bounds::believed;
+use super::bounds::{Caller, believed};
 use siftfs_base::{Error, Result};
 use siftfs_calls::{Claim, Returning};
 use siftfs_keys::{AuthorizedLine, Role, Use};
-use siftfs_proto::{Limits, Opening, Rights};
+use siftfs_proto::{Identity, Limits, Opening, Rights};
 use siftfs_transport::Peer;
 
 /// Bytes of data that a session's calls may carry or ask for together.
 pub(super) const BYTES: u64 = 64 << 20;
+
+/// What tells clients' owners apart.
+pub(super) type Whose = [u8; 32];
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +51,42 @@ pub(super) fn judge(
     }
 }
 
-/// By which number a client that comes back is known: that which it says, of its own key. So no key
-/// comes back as the client of another one.
-pub(super) fn own_number(channel: Channel<'_>, returning: Returning) -> Returning {
-    let Channel::Key(line) = channel else { return returning };
-    let client = line.key.fingerprint().own_number(returning.client);
-    Returning { client, ..returning }
+/// Whose a client is that comes back: a key's, or a user's of this machine; none for the server's
+/// own user and root, who may be anybody. Nobody comes back as the client of another one.
+pub(super) fn whose(channel: Channel<'_>, claim: &Claim) -> Option<Whose> {
+    let user = |kind: u8, uid: u32| {
+        let mut whose = [0; 32];
+        whose[0] = kind;
+        whose[1..5].copy_from_slice(&uid.to_le_bytes());
+        Some(whose)
+    };
+    match (channel, claim) {
+        (Channel::Key(line), _) => Some(*line.key.fingerprint().bytes()),
+        (Channel::Process(peer), _) if is_trusted(peer) => None,
+        (Channel::Process(peer), _) => user(1, peer.uid),
+        (Channel::Nobody, Claim::User { uid, .. }) => user(2, *uid),
+        (Channel::Nobody, _) => user(3, 0),
+    }
+}
+
+/// By which number a client that comes back is known: that which it says, of its own.
+pub(super) fn own_number(whose: Option<&Whose>, returning: Returning) -> Returning {
+    let Some(whose) = whose else { return returning };
+    Returning { client: siftfs_keys::own_number(whose, returning.client), ..returning }
+}
+
+/// The session of a user becomes that of a program that comes back. The answer says for whom all
+/// its calls are to be carried out; none for another session.
+pub(super) fn as_program(opening: &mut Opening) -> Option<Caller> {
+    let Identity::User { .. } = opening.identity else { return None };
+    match std::mem::replace(&mut opening.identity, Identity::Program) {
+        Identity::User { uid, gid, rights } => Some(Caller { uid, gid, rights }),
+        _ => None,
+    }
+}
+
+fn is_trusted(peer: Peer) -> bool {
+    peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw()
 }
 
 /// One user, without further groups and without capabilities.
@@ -62,8 +95,7 @@ fn user(uid: u32, gid: u32) -> Opening {
 }
 
 fn by_process(peer: Peer, claim: Claim) -> Result<Opening> {
-    let own = rustix::process::geteuid().as_raw();
-    let trusted = peer.uid == 0 || peer.uid == own;
+    let trusted = is_trusted(peer);
     Ok(match claim {
         Claim::Kernel if trusted => Opening::kernel(),
         Claim::Owner if trusted => Opening { limits: limits(), ..Opening::owner() },

@@ -98,3 +98,29 @@ fn r52_a_key_speaks_for_those_of_its_line() {
     assert!(admitted("role=host").iter().all(Option::is_none));
     assert!(admitted("role=admin squash=none volumes=other").iter().all(Option::is_none));
 }
+
+/// Clients of one owner are nobody else's, whatever number they say.
+#[test]
+fn nobody_is_another_ones_client() {
+    let own = rustix::process::geteuid().as_raw();
+    let peer = |uid| Channel::Process(Peer { pid: 1, uid, gid: 1 });
+    let lines = ["a", "b"].map(|name| {
+        let pair = siftfs_keys::KeyPair::generate(name).unwrap();
+        format!("role=client {}", pair.line()).parse::<AuthorizedLine>().unwrap()
+    });
+    let said = Returning { client: 7, instance: 0 };
+    let number = |channel, claim: Claim| own_number(whose(channel, &claim).as_ref(), said).client;
+    assert_eq!(number(peer(own), Claim::Owner), 7);
+    assert_eq!(number(peer(0), user(5, 5)), 7, "root is believed");
+    let mut numbers = vec![7, number(peer(65_533), user(65_533, 1))];
+    numbers.push(number(Channel::Nobody, user(65_533, 1)));
+    numbers.push(number(Channel::Nobody, user(65_532, 1)));
+    for line in &lines {
+        numbers.push(number(Channel::Key(line), Claim::Kernel));
+        assert_eq!(numbers.last(), Some(&number(Channel::Key(line), user(5, 5))), "of the key");
+    }
+    let count = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!((numbers.len(), count), (6, 6));
+}

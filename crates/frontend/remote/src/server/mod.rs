@@ -15,10 +15,12 @@ mod session;
 mod slots;
 
 pub use bounds::{bounded, bounded_machine};
-pub use returning::Before;
+pub use returning::{Before, Begins, VolumeEpoch, give_up_book, note_epoch};
 
 use crate::Listener;
+use crate::desk::Clerk;
 use crate::executors::{Execution, Executors};
+use notices::Terms;
 use returning::{Clients, Keeper, Over};
 use siftfs_base::{Error, Result};
 use siftfs_calls::FileProtocol;
@@ -132,6 +134,8 @@ pub struct Server {
     /// Bytes of data in the calls of all sessions whose answers have not left.
     data: Arc<AtomicU64>,
     executors: Executors,
+    /// Sees to it that each session is listened to.
+    clerk: Clerk,
     /// Sessions that lend.
     lending: Arc<AtomicUsize>,
     ending: AtomicBool,
@@ -139,6 +143,8 @@ pub struct Server {
     serving: AtomicUsize,
     clients: Arc<Clients>,
     keeper: Arc<Keeper>,
+    /// Of clients that are away.
+    terms: Arc<Terms>,
     /// Makes the codes that clients show again whose callers are checked.
     seals: Arc<Seals>,
     keeps: Mutex<Option<JoinHandle<()>>>,
@@ -167,22 +173,25 @@ impl Server {
         execution: Execution,
         before: Before,
     ) -> Result<Arc<Self>> {
-        let (counters, logged, data, lending, ending, serving, keeper, own) = Default::default();
+        let (counters, logged, data, lending, ending, serving, own) = Default::default();
+        let (keeper, terms) = Default::default();
         let executors = Executors::new(execution);
         let seals = Arc::new(seals(before.secret.as_deref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
-        let keeps = Mutex::new(None);
+        let (keeps, clerk) = (Mutex::new(None), Clerk::new());
         let server = Self {
             volume,
             counters,
             logged,
             data,
             executors,
+            clerk,
             lending,
             ending,
             serving,
             clients,
             keeper,
+            terms,
             seals,
             keeps,
             own,
@@ -271,6 +280,9 @@ impl Server {
     /// Nothing is carried out any more.
     fn end_in_order(&self) -> Result<()> {
         self.stop();
+        // What follows this server may change what kernels show that are away, and know nothing of
+        // them.
+        self.terms.wait();
         end_sessions(self.clients.take_earlier());
         self.sync()?;
         self.clients.ended()

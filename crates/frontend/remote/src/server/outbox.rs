@@ -16,6 +16,8 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Waiting {
     messages: VecDeque<FromServer>,
+    /// The newest question whose answer waits. An answer to it counts for all before.
+    question: Option<u64>,
     /// One of them is on its way.
     sending: bool,
     over: bool,
@@ -45,6 +47,18 @@ impl Outbox {
             && !self.sender.try_send(message.clone())
         {
             self.queue(message);
+        }
+    }
+
+    /// Answers a question of the client at once, or before what waits.
+    pub fn answer(&self, number: u64) {
+        let waits = {
+            let waiting = self.lock();
+            waiting.sending || !waiting.messages.is_empty()
+        };
+        if waits || !self.sender.try_send(FromServer::Pong { number }) {
+            self.lock().question = Some(number);
+            self.more.notify_one();
         }
     }
 
@@ -91,7 +105,8 @@ impl Outbox {
     pub fn run(&self) {
         let mut waiting = self.lock();
         loop {
-            let Some(message) = waiting.messages.pop_front() else {
+            let question = waiting.question.take().map(|number| FromServer::Pong { number });
+            let Some(message) = question.or_else(|| waiting.messages.pop_front()) else {
                 if waiting.over {
                     return;
                 }

@@ -53,3 +53,18 @@ fn nothing_overtakes_what_waits() {
     outbox.send(settled(5));
     assert_eq!(wire.0.lock().unwrap().len(), 7);
 }
+
+/// Of questions that cannot be answered at once the newest is, which counts for all.
+#[test]
+fn the_newest_question_is_answered() {
+    let wire = Arc::new(Wire::default());
+    let outbox = Outbox::new(wire.clone());
+    outbox.answer(1);
+    outbox.queue(settled(1));
+    outbox.answer(2);
+    outbox.answer(3);
+    outbox.end();
+    outbox.run();
+    let pong = |number| FromServer::Pong { number };
+    assert_eq!(*wire.0.lock().unwrap(), [pong(1), pong(3), settled(1)]);
+}

@@ -2,10 +2,11 @@
 //! was lost: it shows the codes that came with its answers, and gets no more than they say
 //! (`docs/design/lost-server.md`, "Whose callers are checked").
 
+use super::identity::Whose;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_calls::{Grant, Proof, Proven};
-use siftfs_keys::{AuthorizedLine, Seals};
-use siftfs_proto::compound::{Access, Compounded, Value};
+use siftfs_keys::Seals;
+use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Attr, Credentials, FileService, Handle, Held, ROOT_INO, Reply, Request, Rights,
 };
@@ -79,7 +80,11 @@ impl Power {
         let held = Held { ino: known.ino, generation: known.generation, count: 1 };
         match self.hold(vec![held])?.is_empty() {
             true => self.attr(known.ino),
-            false => Err(errno(libc::ESTALE)),
+            false => {
+                // What is gone counts, too.
+                self.call(Request::Forget { ino: known.ino, count: 1 })?;
+                Err(errno(libc::ESTALE))
+            }
         }
     }
 }
@@ -88,23 +93,23 @@ impl Power {
 pub(super) struct Prover {
     seals: Arc<Seals>,
     volume: [u8; 16],
-    /// Whose the codes are: the client's key.
-    key: [u8; 32],
+    /// Whose the codes are.
+    whose: Whose,
     /// Within which directory inodes have these numbers.
     subtree: String,
     power: Power,
 }
 
 impl Prover {
-    /// Of a session for the machine of this line.
+    /// Of a session for this client, within a directory.
     pub fn new(
         seals: Arc<Seals>,
         volume: [u8; 16],
-        line: &AuthorizedLine,
+        (whose, subtree): (Whose, &str),
         power: Power,
     ) -> Arc<Self> {
-        let (key, subtree) = (*line.key.fingerprint().bytes(), line.subtree.clone());
-        Arc::new(Self { seals, volume, key, subtree, power })
+        let subtree = subtree.into();
+        Arc::new(Self { seals, volume, whose, subtree, power })
     }
 
     fn with<T>(
@@ -123,7 +128,7 @@ impl Prover {
         // Nobody looks the root up, and it is always the same.
         let generation = if ino == ROOT_INO { 0 } else { generation };
         let (ino, generation) = (ino.to_le_bytes(), generation.to_le_bytes());
-        act(&[&self.volume, &self.key, self.subtree.as_bytes(), &ino, &generation, &[kind]])
+        act(&[&self.volume, &self.whose, self.subtree.as_bytes(), &ino, &generation, &[kind]])
     }
 
     fn proof(&self, ino: InodeNr, generation: u32, grant: Grant) -> Proof {
@@ -169,17 +174,12 @@ impl Prover {
             (Request::Open { ino, access, .. }, Reply::Opened { .. }) => {
                 opened(*ino, Grant::Open(*access))
             }
-            (_, Reply::Compounded(Compounded::Done { values, .. })) => {
-                let prove = |value: &Value| match value {
-                    Value::File { ino, generation, open: Some((_, access)) } => {
-                        Some(self.proof(*ino, *generation, Grant::Open(*access)))
-                    }
-                    _ => None,
-                };
-                values.iter().filter_map(prove).collect()
-            }
             (Request::OpenDir { ino }, Reply::Opened { .. }) => opened(*ino, Grant::Directory),
             (Request::Hold { ino }, Reply::Opened { .. }) => opened(*ino, Grant::Held),
+            (_, Reply::Compounded(done)) => {
+                let opened = done.opened().into_iter();
+                opened.map(|it| self.proof(it.ino, it.generation, Grant::Open(it.access))).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -230,12 +230,11 @@ impl Prover {
         let mut lent = Lent { prover: self, inodes: Vec::new(), handles: Vec::new() };
         for shown in proofs.iter().filter(|shown| self.holds(shown)) {
             let Proven { ino, generation, grant, .. } = *shown;
-            if lent.refers_to((ino, generation)) {
-                if let Grant::Open(_) = grant
-                    && let Ok(handle) = self.power.open(ino, grant)
-                {
-                    lent.handles.push(handle);
-                }
+            if lent.refers_to((ino, generation))
+                && let Grant::Open(_) = grant
+                && let Ok(handle) = self.power.open(ino, grant)
+            {
+                lent.handles.push(handle);
             }
         }
         lent
@@ -253,9 +252,10 @@ impl Lent<'_> {
     /// Counts a reference to a file, if it is there.
     fn refers_to(&mut self, (ino, generation): (InodeNr, u32)) -> bool {
         let held = Held { ino, generation, count: 1 };
-        let is_there = self.prover.power.hold(vec![held]).is_ok_and(|gone| gone.is_empty());
-        self.inodes.extend(is_there.then_some(ino));
-        is_there
+        let Ok(gone) = self.prover.power.hold(vec![held]) else { return false };
+        // What is gone counts, too, and is given back.
+        self.inodes.push(ino);
+        gone.is_empty()
     }
 }
 

@@ -1,4 +1,6 @@
 use super::*;
+use siftfs_keys::AuthorizedLine;
+use siftfs_proto::compound::{Compounded, Value};
 use std::sync::Mutex;
 
 /// A volume of which each inode has the generation 3, and that notes what is asked of it.
@@ -52,8 +54,18 @@ fn line(options: &str) -> AuthorizedLine {
     format!("{options} {}", pair.line()).parse().unwrap()
 }
 
+fn of_line(
+    seals: &Arc<Seals>,
+    served: [u8; 16],
+    line: &AuthorizedLine,
+    volume: &Arc<Volume>,
+) -> Arc<Prover> {
+    let whose = (*line.key.fingerprint().bytes(), &*line.subtree);
+    Prover::new(seals.clone(), served, whose, Power::of(volume.clone()))
+}
+
 fn prover(volume: &Arc<Volume>, seals: &Arc<Seals>, line: &AuthorizedLine) -> Arc<Prover> {
-    Prover::new(seals.clone(), [1; 16], line, Power::of(volume.clone()))
+    of_line(seals, [1; 16], line, volume)
 }
 
 fn shown(ino: InodeNr, generation: u32, grant: Grant, proof: Proof) -> Proven {
@@ -97,6 +109,24 @@ fn what_an_answer_grants_is_proven() {
     assert_eq!(prover.of(&Request::StatFs, &Reply::Done), [] as [Proof; 0]);
 }
 
+/// What a compound opens has a code as anything else that is open, in the order of the steps.
+#[test]
+fn what_a_compound_opens_is_proven() {
+    let prover = prover(&Arc::default(), &seals(), &line("role=client"));
+    let file = |ino, open: Option<(u64, Access)>| {
+        let open = open.map(|(handle, access)| (Handle(handle), access));
+        Value::File { ino, generation: 3, open }
+    };
+    let values =
+        vec![file(12, Some((7, Access::Both))), file(13, None), file(14, Some((8, Access::Read)))];
+    let (names, files, written) = Default::default();
+    let reply = Reply::Compounded(Compounded::Done { values, names, files, written });
+    let proofs = prover.of(&Request::StatFs, &reply);
+    let [created, opened] = proofs[..] else { panic!("two") };
+    assert!(prover.holds(&shown(12, 3, Grant::Open(Access::Both), created)));
+    assert!(prover.holds(&shown(14, 3, Grant::Open(Access::Read), opened)));
+}
+
 /// A code is worth nothing for another inode, generation, grant, key, directory or volume.
 #[test]
 fn a_code_says_what_it_says() {
@@ -115,16 +145,15 @@ fn a_code_says_what_it_says() {
         assert!(!prover.holds(&other) && !prover.knows(&[other], (other.ino, other.generation)));
     }
     let elsewhere = AuthorizedLine { subtree: "/".into(), ..own.clone() };
-    let power = || Power::of(volume.clone());
     for other in [
-        Prover::new(seals.clone(), [1; 16], &line("role=client subtree=/home"), power()),
-        Prover::new(seals.clone(), [1; 16], &elsewhere, power()),
-        Prover::new(seals.clone(), [2; 16], &own, power()),
-        Prover::new(Arc::new(Seals::new().unwrap()), [1; 16], &own, power()),
+        of_line(&seals, [1; 16], &line("role=client subtree=/home"), &volume),
+        of_line(&seals, [1; 16], &elsewhere, &volume),
+        of_line(&seals, [2; 16], &own, &volume),
+        of_line(&Arc::new(Seals::new().unwrap()), [1; 16], &own, &volume),
     ] {
         assert!(!other.holds(&good));
     }
-    assert!(Prover::new(seals, [1; 16], &own, power()).holds(&good), "a later server");
+    assert!(of_line(&seals, [1; 16], &own, &volume).holds(&good), "a later server");
 }
 
 /// What a client shows it gets; everything else is gone, or stale.
@@ -184,8 +213,9 @@ fn what_is_lent_is_given_back() {
     let held =
         |ino, generation| Request::HoldMany { inodes: vec![Held { ino, generation, count: 1 }] };
     let asked = volume.0.lock().unwrap().clone();
-    let (release, forget) =
-        (Request::Release { handle: Handle(9) }, Request::Forget { ino: 12, count: 1 });
-    let open = Request::open(12, Access::Write);
-    assert_eq!(asked, [held(12, 3), open, held(13, 4), release, forget]);
+    let (release, open) =
+        (Request::Release { handle: Handle(9) }, Request::open(12, Access::Write));
+    // What is gone counts, too.
+    let [one, other] = [12, 13].map(|ino| Request::Forget { ino, count: 1 });
+    assert_eq!(asked, [held(12, 3), open, held(13, 4), release, one, other]);
 }

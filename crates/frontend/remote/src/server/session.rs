@@ -1,26 +1,28 @@
 //! One connection and its session.
 //!
-//! Threads take turns to receive: one has the receiver, and gives it to the next before it carries
-//! out what came. There is one thread more than calls may be under way, so that one receives
-//! whatever the others wait for (rule R51): a turn of the executors, for one, which each call needs
-//! and nothing else does.
+//! Threads take turns to receive: one takes the receiver from the session's desk, and lays it down
+//! before it carries out what came. One thread more than calls are under way waits at the desk, and
+//! is called before a call waits, and by the server's clerk: so one receives whatever the others
+//! wait for (rule R51).
 
 use super::answers::Answers;
+use super::bounds::Caller;
 use super::identity::{self, BYTES, Channel};
 use super::lends::{self, Lends};
 use super::notices::Notices;
 use super::outbox::Outbox;
 use super::process::Process;
 use super::proofs::{Power, Prover};
-use super::returning::{Connection as Returned, Leaving};
+use super::returning::{Comes, Connection as Returned, Leaving};
 use super::{Server, count, end_sessions};
+use crate::desk::{Desk, Held};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
 use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, Proven, SLOTS, ToServer};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,37 @@ const BRIEFLY: Duration = Duration::from_millis(5);
 /// Threads that receive and carry out: one per slot, and one that receives.
 const THREADS: usize = SLOTS as usize + 1;
 
+/// Calls for which a client counts as one whose calls come side by side, after one that did.
+const CROWD: u32 = 3;
+
 type Inbox = Box<dyn Receiver<ToServer>>;
+
+/// What the thread has that receives.
+pub(super) struct Incoming {
+    inbox: Inbox,
+    /// When it was looked last whether the session is to end.
+    looked: Instant,
+    side_by_side: SideBySide,
+}
+
+/// Do a client's calls come side by side?
+#[derive(Default)]
+struct SideBySide {
+    /// The slot of the last call.
+    slot: u32,
+    /// Calls for which they still count as such.
+    left: u32,
+}
+
+impl SideBySide {
+    /// A call came in a slot. A client gives a call the slot that became free last: where that is
+    /// the one of the call before, that call had its answer when this one was sent.
+    fn note(&mut self, slot: u32) -> bool {
+        let same = std::mem::replace(&mut self.slot, slot) == slot;
+        self.left = if same { self.left.saturating_sub(1) } else { CROWD };
+        self.left > 0
+    }
+}
 
 /// A session as it was opened.
 pub(super) struct Opened {
@@ -53,6 +85,8 @@ pub(super) struct Opened {
     pub prover: Option<Arc<Prover>>,
     /// Its client comes back when it has lost its server.
     pub returned: Option<Returned>,
+    /// Of a session that lends: the client that keeps what it changes.
+    pub beside: Option<Returned>,
     back: Back,
 }
 
@@ -76,10 +110,7 @@ pub(super) struct Session<'a> {
     pub answers: Arc<Answers>,
     notices: Arc<Notices>,
     pub commands: Commands,
-    /// What came is taken from there; and when it was looked last whether the session is to end.
-    inbox: Mutex<(Inbox, Instant)>,
-    /// Threads that wait for the receiver.
-    idle: AtomicUsize,
+    pub desk: Arc<Desk<Incoming>>,
     threads: AtomicUsize,
     /// Threads that carry out a call, and send its answer.
     busy: AtomicUsize,
@@ -118,6 +149,8 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     let (slots, bytes) = (SLOTS, BYTES);
     outbox.begin(FromServer::Opened { volume, slots, bytes, checks, instance, back });
     let prover = opened.prover.clone();
+    let (looked, side_by_side) = (Instant::now(), SideBySide::default());
+    let incoming = Incoming { inbox: receiver, looked, side_by_side };
     let session = Session {
         server,
         sender: &*sender,
@@ -126,8 +159,7 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         answers: Arc::new(Answers::new(outbox, server.data.clone(), prover)),
         notices,
         commands: server.executors.open(),
-        inbox: Mutex::new((receiver, Instant::now())),
-        idle: AtomicUsize::new(0),
+        desk: Desk::new(incoming, &server.clerk),
         threads: AtomicUsize::new(1),
         busy: AtomicUsize::new(0),
         over: AtomicBool::new(false),
@@ -141,6 +173,17 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     }
 }
 
+/// Waits for what opens the session.
+fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
+    let refused = |why: String| Err(Error::Refused(why));
+    match inbox.recv(Some(OPENING))? {
+        Received::Message(ToServer::Open(opening)) => Ok(opening),
+        Received::Message(_) => refused("it opens no session".into()),
+        Received::Timeout => refused(format!("it opened no session within {OPENING:?}")),
+        Received::Closed => refused("it went before it had a session".into()),
+    }
+}
+
 /// Waits for what opens the session, and opens it.
 fn open(
     server: &Server,
@@ -148,25 +191,18 @@ fn open(
     (channel, shares_memory): (Channel<'_>, bool),
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
-    let opening = match inbox.recv(Some(OPENING))? {
-        Received::Message(ToServer::Open(opening)) => opening,
-        Received::Message(_) => return Err(Error::Refused("it opens no session".into())),
-        Received::Timeout => {
-            return Err(Error::Refused(format!("it opened no session within {OPENING:?}")));
-        }
-        Received::Closed => return Err(Error::Refused("it went before it had a session".into())),
-    };
+    let opening = asked(inbox)?;
+    // As a question: what the client knows by this session counts from now on.
+    notices.asks();
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
     let (caches, lends) = (opening.caches, opening.lends);
     let kernel = opening.claim == Claim::Kernel;
     let returning = opening.returning;
-    if returning.is_some() && (!kernel || lends) {
-        return Err(Error::Refused("only a kernel comes back to a server that was lost".into()));
-    }
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
     let is_called = |name: &str| server.volume.is_called(name);
+    let whose = identity::whose(channel, &opening.claim);
     let mut opening = identity::judge(channel, opening.claim, is_called)?;
     let checks = opening.identity == Identity::Machine;
     if lends {
@@ -174,44 +210,63 @@ fn open(
         let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
         let (lends, returned, back) = (Some(lends), None, Back::New);
         let (power, prover) = (Power::of(service.clone()), None);
-        let opened =
-            Opened { service, caches, kernel, lends, checks, power, prover, returned, back };
-        return Ok(opened);
+        let beside = returning.map(|returning| server.clients.beside(returning.client));
+        let beside = beside.transpose()?;
+        return Ok(Opened {
+            service,
+            caches,
+            kernel,
+            lends,
+            checks,
+            power,
+            prover,
+            returned,
+            beside,
+            back,
+        });
     }
-    let returning = returning.map(|returning| identity::own_number(channel, returning));
+    let returning = returning.map(|returning| identity::own_number(whose.as_ref(), returning));
     opening.client = returning.map(|returning| returning.client);
+    let program = returning.and_then(|_| identity::as_program(&mut opening));
+    let is_checked = checks || program.is_some();
     let open = |cache| server.volume.open(opening, cache);
-    let (service, power) = bounded(channel, checks, cache, open)?;
-    let prover = match channel {
-        Channel::Key(line) if checks && returning.is_some() => {
-            let (seals, volume) = (server.seals.clone(), server.volume.uuid());
-            Some(Prover::new(seals, volume, line, power.clone()))
-        }
-        _ => None,
-    };
+    let (service, power) = bounded(channel, (checks, program), cache, open)?;
+    let prover = returning.filter(|_| is_checked).map(|_| {
+        let (seals, volume) = (server.seals.clone(), server.volume.uuid());
+        let subtree = match channel {
+            Channel::Key(line) => &line.subtree,
+            _ => "/",
+        };
+        Prover::new(seals, volume, (whose.unwrap_or_default(), subtree), power.clone())
+    });
     // It is written down when nothing can refuse the session any more.
     let (back, returned) = match returning {
         Some(returning) => {
-            let key = match channel {
-                Channel::Key(line) => Some(line.key.fingerprint()),
-                _ => None,
-            };
-            let (back, returned) = server.clients.arrive(returning, key, outbox)?;
+            let comes = Comes { returning, whose, is_program: !kernel };
+            let (back, returned) = server.clients.arrive(comes, (outbox, notices))?;
             (back, Some(returned))
         }
         None => (Back::New, None),
     };
-    let lends = None;
-    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, back })
+    let (lends, beside) = (None, None);
+    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, beside, back })
 }
 
 /// Opens a session within the bounds of its channel, and the same without checks of its callers.
 fn bounded(
     channel: Channel<'_>,
-    checks: bool,
+    (checks, program): (bool, Option<Caller>),
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<(Arc<dyn FileService>, Power)> {
+    if let Some(caller) = program {
+        let line = match channel {
+            Channel::Key(line) => Some(line),
+            Channel::Process(_) | Channel::Nobody => None,
+        };
+        let (service, power) = super::bounds::program(line, caller, cache, open)?;
+        return Ok((service, Power::of(power)));
+    }
     let service = match channel {
         Channel::Key(line) if checks => {
             let (service, power) = super::bounds::machine(line, cache, open)?;
@@ -279,6 +334,12 @@ impl Session<'_> {
                     self.server.keeper.ask();
                     continue;
                 }
+                (ToServer::Ping { number }, _) => {
+                    if self.notices.asks() {
+                        self.answers.outbox.answer(number);
+                    }
+                    continue;
+                }
                 (ToServer::Open(_) | ToServer::Lent { .. }, _) => {
                     return self.broke("it opens a second session");
                 }
@@ -299,14 +360,11 @@ impl Session<'_> {
     /// The next message; none when the session is over. A call has its place in the order of
     /// arrival, which it gets while this thread has the receiver.
     fn receive(&self) -> Option<(ToServer, Option<Entry>)> {
-        self.idle.fetch_add(1, Ordering::SeqCst);
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        let (inbox, looked) = &mut *inbox;
-        self.idle.fetch_sub(1, Ordering::SeqCst);
+        let mut incoming = self.desk.take();
         loop {
             // Also where a client always has something to say.
-            if looked.elapsed() > LOOK {
-                *looked = Instant::now();
+            if incoming.looked.elapsed() > LOOK {
+                incoming.looked = Instant::now();
                 self.look();
             }
             if self.over.load(Ordering::Acquire) {
@@ -318,7 +376,7 @@ impl Session<'_> {
                 self.end_in_order();
                 return None;
             }
-            match inbox.recv(Some(LOOK)) {
+            match incoming.inbox.recv(Some(LOOK)) {
                 Ok(Received::Message(message)) => {
                     let message = match self.unlend(message) {
                         Ok(message) => message,
@@ -327,18 +385,8 @@ impl Session<'_> {
                             return None;
                         }
                     };
-                    let entry = match &message {
-                        // One that may have to wait for others keeps no executor meanwhile.
-                        ToServer::Call { request, .. } if self.server.clients.is_open() => {
-                            Some(self.commands.arrive(request))
-                        }
-                        _ => None,
-                    };
-                    // While this thread has the receiver: a session that ends in order has seen
-                    // every call that came.
-                    if matches!(message, ToServer::Call { .. }) {
-                        self.busy.fetch_add(1, Ordering::SeqCst);
-                    }
+                    let entry = self.note(&message);
+                    Self::put_aside(incoming, &message);
                     return Some((message, entry));
                 }
                 Ok(Received::Timeout) => {}
@@ -348,6 +396,24 @@ impl Session<'_> {
                     return None;
                 }
             }
+        }
+    }
+
+    /// Notes a call while this thread has the receiver, also for a session that ends in order: it
+    /// has seen every call that came.
+    fn note(&self, message: &ToServer) -> Option<Entry> {
+        let ToServer::Call { request, .. } = message else { return None };
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        // One that may have to wait for others keeps no executor meanwhile.
+        self.server.clients.is_open().then(|| self.commands.arrive(request))
+    }
+
+    /// Lays the receiver down. Another thread is called where the client has more to say than this
+    /// one thing.
+    fn put_aside(mut incoming: Held<'_, Incoming>, message: &ToServer) {
+        match message {
+            ToServer::Call { slot, .. } if incoming.side_by_side.note(*slot) => drop(incoming),
+            _ => incoming.lay_down(),
         }
     }
 
@@ -371,9 +437,9 @@ impl Session<'_> {
         }
     }
 
-    /// Somebody receives while this thread carries out.
+    /// Another thread waits at the desk while this one carries out.
     fn have_another<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        if self.idle.load(Ordering::SeqCst) > 0 {
+        if self.desk.waiting() > 0 {
             return;
         }
         let few = |n: usize| (n < THREADS).then_some(n + 1);
@@ -427,10 +493,19 @@ impl Session<'_> {
     }
 
     fn finish(&self) {
-        self.notices.end();
+        // The threads that wait for the receiver find out one after the other.
+        self.desk.call();
+        let how = self.leaving();
+        match (self.opened.returned, &how) {
+            // Its kernel may show what it knows for a while.
+            (Some(_), Leaving::Lost) => {
+                self.server.terms.hold(self.notices.lost(), self.notices.clone());
+            }
+            _ => self.notices.end(),
+        }
         let service = self.opened.service.clone();
         end_sessions(match self.opened.returned {
-            Some(returned) => self.server.clients.leaves(returned, service, self.leaving()),
+            Some(returned) => self.server.clients.leaves(returned, service, how),
             None => vec![service],
         });
         self.answers.outbox.end();

@@ -1,8 +1,7 @@
 //! Recovery, while it applies staged transactions.
 
 use siftfs_base::{InodeNr, Lsn, Timestamp};
-use siftfs_log::{Item, NameOp};
-use siftfs_proto::{Carried, Recovered};
+use siftfs_log::NameOp;
 
 /// What transactions cut by recovery say, instead of the live numbers.
 #[derive(Clone, Debug)]
@@ -52,38 +51,12 @@ pub struct Recovery {
     keeps_orphans: bool,
     /// What it made last, if that was a file.
     made_last: Option<Made>,
-    /// What clients may ask about (rule R53).
-    found: Recovered,
 }
 
 impl Recovery {
     /// Nothing is applied beyond `base`.
     pub fn new(base: RecoveryCut) -> Self {
-        let found = Recovered { ops_cut: base.ops_cut, ..Recovered::default() };
-        Self { cut: base, keeps_orphans: true, made_last: None, found }
-    }
-
-    /// A record with these items was applied, or was in the base. Records come in LSN order. A
-    /// reply whose operation is not there by now is none: its transaction was not committed, and
-    /// no record has the operation. A record behind this one that has it says so itself.
-    pub fn note(&mut self, items: &[Item]) {
-        for item in items {
-            match item {
-                Item::NameOp(op) if op.lsn > self.found.ops_cut => {
-                    self.found.ops.insert(op.lsn);
-                }
-                Item::Reply(reply) if self.found.holds(reply.lsn) => {
-                    let (number, lsn, ino) = (reply.number, reply.lsn, reply.ino);
-                    self.found.note(reply.client, reply.slot, Carried { number, lsn, ino });
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Gives out what clients may ask about.
-    pub fn take_found(&mut self) -> Recovered {
-        std::mem::take(&mut self.found)
+        Self { cut: base, keeps_orphans: true, made_last: None }
     }
 
     /// What a transaction says that is cut now.

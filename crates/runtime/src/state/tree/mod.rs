@@ -1,6 +1,7 @@
 //! The files and directories as they are now.
 
 pub mod ends;
+pub mod former;
 pub mod generations;
 pub mod inodes;
 pub mod node;

@@ -3,6 +3,7 @@
 //! All of a session's references end with it. An answer for a session that has ended meanwhile
 //! leaves no reference behind.
 
+use crate::state::tree::former::Former;
 use crate::state::tree::nodes::give_back;
 use ahash::{HashMap, HashSet};
 use siftfs_base::InodeNr;
@@ -34,7 +35,7 @@ impl Opened {
 pub struct Held {
     /// Open handles.
     pub handles: u64,
-    /// Inodes that it has looked up.
+    /// Inodes that it has looked up, those that are gone since included.
     pub inodes: u64,
 }
 
@@ -126,10 +127,12 @@ pub struct References {
     sessions: HashMap<SessionId, Held>,
     /// Those of them that change nothing but what is leased to them.
     lending: HashSet<SessionId>,
-    /// Of sessions of other machines' kernels: for what each has had an inode open since it looked
-    /// the inode up. Its pages outlive the descriptor.
+    /// Of sessions of other machines' kernels, and of programs that come back: for what each has
+    /// had an inode open since it looked the inode up. A kernel's pages outlive the descriptor.
     machines: HashMap<SessionId, HashMap<InodeNr, Access>>,
     lookups: HashMap<InodeNr, Counts>,
+    /// Lookups of inodes that are gone: they name nothing.
+    former: Former,
     handles: HashMap<u64, Opened>,
     /// The handles through which each inode may be written.
     writers: HashMap<InodeNr, Counts>,
@@ -191,6 +194,7 @@ impl References {
             }
             give_back(&mut self.lookups);
         }
+        self.former.end(session);
         self.lending.remove(&session);
         self.machines.remove(&session);
         let_go
@@ -219,8 +223,33 @@ impl References {
         held.inodes += u64::from(first);
     }
 
+    /// The session has looked an inode up `count` times that is gone by now: until that is given
+    /// back, its number is not to be given to another one. False if the session has ended, and
+    /// refers to nothing.
+    pub fn looked_up_before(&mut self, session: SessionId, ino: InodeNr, count: u32) -> bool {
+        let Some(held) = self.sessions.get_mut(&session) else { return false };
+        held.inodes += u64::from(self.former.add((session, ino), count));
+        true
+    }
+
+    /// Numbers of such inodes that may be given again.
+    pub fn take_free_numbers(&mut self) -> Vec<InodeNr> {
+        self.former.take_free()
+    }
+
     /// The session gives up `count` of its lookups of the inode.
     pub fn forget(&mut self, session: SessionId, ino: InodeNr, count: u64) {
+        let looked_up = self.lookups.get(&ino).map_or(0, |lookups| lookups.of(session));
+        let count = match self.former.forget((session, ino), count, looked_up) {
+            None => count,
+            Some(false) => return,
+            Some(true) => {
+                if let Some(held) = self.sessions.get_mut(&session) {
+                    held.inodes -= 1;
+                }
+                looked_up
+            }
+        };
         self.take(session, ino, count);
         give_back(&mut self.lookups);
     }
@@ -325,6 +354,7 @@ impl References {
     /// The volume is being closed: no session has looked anything up any more.
     pub fn forget_all(&mut self) {
         self.lookups.clear();
+        self.former = Former::default();
         self.sessions.values_mut().for_each(|held| held.inodes = 0);
         self.machines.values_mut().for_each(HashMap::clear);
     }
@@ -334,6 +364,7 @@ impl References {
         let granted: usize = self.machines.values().map(HashMap::capacity).sum();
         let lookups = self.lookups.capacity() * size_of::<(InodeNr, Counts)>()
             + granted * size_of::<(InodeNr, Access)>();
+        let lookups = lookups + self.former.bytes();
         let handles = self.handles.capacity() * size_of::<(u64, Opened)>()
             + self.writers.capacity() * size_of::<(InodeNr, Counts)>();
         (lookups as u64, handles as u64)

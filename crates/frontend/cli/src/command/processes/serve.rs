@@ -14,7 +14,7 @@ use crate::options::keys::confirm;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
 use crate::show::progress::Display;
-use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace};
+use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, books_of_clients};
 use siftfs_remote::{Listener, Server, TransportOptions, Trust, transport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -70,6 +70,7 @@ fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
     // Clients may be mounts.
     options.late_forgets = LATE_FORGETS;
     options.service = a.service.clone().map(|address| service(a, address)).transpose()?;
+    options.books = Some(books_of_clients());
     let mut display = Display::new();
     let progress = &mut |what: &str, done, total| display.update(what, done, total);
     let opened = LocalVolume::open(path, &options, progress);

@@ -3,7 +3,7 @@
 
 use siftfs_base::Result;
 use siftfs_proto::{Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_remote::{Client, Crossed};
+use siftfs_remote::{Crossed, Lender};
 use siftfs_status::Placement;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,15 +18,15 @@ pub struct Lenders {
 
 #[derive(Default)]
 struct All {
-    live: Vec<Weak<Client>>,
+    live: Vec<Weak<Lender>>,
     /// Of those that have ended.
     before: Crossed,
     opened: u64,
 }
 
 /// One of them. What has crossed it is counted when it is dropped.
-struct Lender {
-    client: Arc<Client>,
+struct Counted {
+    client: Arc<Lender>,
     lenders: Arc<Lenders>,
 }
 
@@ -36,13 +36,12 @@ impl Lenders {
     }
 
     /// The session of a new connection.
-    pub fn session(self: &Arc<Self>, client: Client) -> Arc<dyn FileService> {
-        let client = Arc::new(client);
+    pub fn session(self: &Arc<Self>, client: Arc<Lender>) -> Arc<dyn FileService> {
         let mut all = self.lock();
         all.live.push(Arc::downgrade(&client));
         all.opened += 1;
         drop(all);
-        Arc::new(Lender { client, lenders: self.clone() })
+        Arc::new(Counted { client, lenders: self.clone() })
     }
 
     /// A program gets no connection. The log says the reason once: the mount's other programs have
@@ -65,7 +64,7 @@ impl Lenders {
     }
 }
 
-impl Drop for Lender {
+impl Drop for Counted {
     fn drop(&mut self) {
         let own = Arc::downgrade(&self.client);
         let mut all = self.lenders.lock();
@@ -74,7 +73,7 @@ impl Drop for Lender {
     }
 }
 
-impl FileService for Lender {
+impl FileService for Counted {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         self.client.call(cred, req)
     }

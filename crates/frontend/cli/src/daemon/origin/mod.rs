@@ -11,7 +11,7 @@ use crate::options::parsed::Options;
 use crate::options::served::Served;
 use local::InThisProcess;
 use siftfs_base::Result;
-use siftfs_placement::{LocalVolume, PrivateLogs, Progress, Remounter};
+use siftfs_placement::{LocalVolume, PrivateLogs, Progress, Remounter, books_of_clients};
 use siftfs_proto::{Cache, FileService, Holder, Opening};
 use siftfs_status::Server;
 use std::path::Path;
@@ -63,7 +63,11 @@ impl Origin {
     /// # Errors
     /// Those of opening it.
     pub fn open(path: &Path, options: &Options, progress: Progress<'_>) -> Result<Self> {
-        LocalVolume::open(path, &options.open, progress).map(Box::new).map(Self::Local)
+        let mut open = options.open.clone();
+        if !options.daemon.listen.is_empty() {
+            open.books = Some(books_of_clients());
+        }
+        LocalVolume::open(path, &open, progress).map(Box::new).map(Self::Local)
     }
 
     /// The volume that a server has. It is asked when the first session is opened.

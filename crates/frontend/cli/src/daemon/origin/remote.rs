@@ -115,7 +115,7 @@ impl RemoteVolume {
 /// For whom a session is to speak, as a server is asked.
 fn claim(opening: Opening) -> Claim {
     match opening.identity {
-        Identity::Kernel | Identity::Machine => Claim::Kernel,
+        Identity::Kernel | Identity::Machine | Identity::Program => Claim::Kernel,
         Identity::User { .. } if opening.administrator => Claim::Owner,
         Identity::User { uid, gid, rights } => Claim::User { uid, gid, rights },
     }
@@ -146,10 +146,10 @@ impl Source for RemoteVolume {
         self.front.get().is_some_and(|client| client.checks())
     }
 
-    /// By a connection of its own. The opening is the server's to say.
+    /// By a connection of its own, beside the mount's. The opening is the server's to say.
     fn lender(&self, _: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
-        let Served { address, volume, .. } = &self.served;
-        match Client::lend(address, &transport(), volume, holder) {
+        let address = &self.served.address;
+        match self.session()?.lend(address, &transport(), holder) {
             Ok(client) => Ok(self.lenders.session(client)),
             Err(error) => {
                 self.lenders.refused(&error);

@@ -6,14 +6,14 @@ use super::places::Place;
 use super::{Shared, Using, kept};
 use crate::client::slots::{Noted, Said};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Proof, Proven, ToServer};
-use siftfs_proto::compound::{Access, Compounded, Value};
+use siftfs_calls::{Back, Change, Done, Proof, Proven, ToServer};
+use siftfs_proto::compound::{Access, Compounded, FileArg, Step, Value};
 use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a change waits for room before it looks whether the server is lost.
-const MOMENT: Duration = Duration::from_millis(100);
+pub(super) const MOMENT: Duration = Duration::from_millis(100);
 
 /// What a call does next when its server was lost.
 enum Next {
@@ -25,12 +25,21 @@ impl Shared {
     /// Makes a call until it is answered.
     pub(super) fn call(&self, cred: &Credentials, mut req: Request) -> Result<(Reply, Owed)> {
         let kind = Kind::of(&req);
-        make_final(&mut req);
+        let is_loose = self.is_program && may_be_lost(&req);
+        if !is_loose {
+            make_final(&mut req);
+        }
         let place = match kind {
             Kind::Once | Kind::Appends | Kind::Absolute => Some(self.places.take()),
             _ => None,
         };
-        let change = change_of(kind, place.as_ref());
+        let change = match is_loose {
+            true => Some(Change::Loose),
+            false => change_of(kind, place.as_ref()),
+        };
+        if kind == Kind::Final && !is_loose {
+            self.before_final(cred, &req)?;
+        }
         let mut before: Option<u64> = None;
         let mut sent = 0;
         loop {
@@ -49,6 +58,7 @@ impl Shared {
             }
             sent += 1;
             let said = self.call_once(&using, cred, &req, change);
+            self.forgotten(&req);
             let ((result, noted), owed) = said?;
             match result {
                 Err(Error::Link(_)) if using.client.lost().is_some() => {
@@ -59,6 +69,10 @@ impl Shared {
                     if kind == Kind::GivesBack {
                         return Ok((Reply::Done, Owed::default()));
                     }
+                    before = Some(using.instance);
+                }
+                // What was read may be older than a change that others do not wait with any more.
+                Ok(_) if is_kept_by_kernels(&req) && !self.is_certain(&using) => {
                     before = Some(using.instance);
                 }
                 Err(error) if before.is_some() && was_done(&req, &error) => {
@@ -79,6 +93,16 @@ impl Shared {
         }
     }
 
+    /// Waits until the server has said that the session is there. False if the connection is lost
+    /// instead, or the session ends.
+    fn is_certain(&self, using: &Using<'_>) -> bool {
+        let is_over = || {
+            let now = self.lock();
+            now.leaving || now.unwanted
+        };
+        self.cache.is_none() || self.certain.wait(using.connection, is_over)
+    }
+
     /// Makes the first name of a file durable that had none. What was synced of it goes with its
     /// last reference, and so with a server that dies, unless it has a name by then.
     fn name_is_durable(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
@@ -95,12 +119,18 @@ impl Shared {
         change: Option<Change>,
     ) -> Result<(Said, Owed)> {
         let mut sent = req.clone();
-        if Kind::of(req) != Kind::GivesBack && kind::names_one(req, |ino| self.opens.is_gone(ino)) {
+        if Kind::of(req) != Kind::GivesBack && self.names_gone(req) {
             return Err(errno(libc::ESTALE));
         }
-        if let Request::Fsync { file, .. } = req
-            && self.opens.take_failed(*file)
-        {
+        let lost = match req {
+            Request::Fsync { file, .. } | Request::Stage { file, .. } => {
+                self.opens.take_failed(*file)
+            }
+            // A kernel asks for its files one by one.
+            Request::SyncAll | Request::Checkpoint if self.is_program => self.opens.take_any_lost(),
+            _ => false,
+        };
+        if lost {
             return Err(errno(libc::EIO));
         }
         kind::exchange(&mut sent, |own| self.opens.server(own))?;
@@ -122,6 +152,27 @@ impl Shared {
             }
         }
         Ok((said, owed))
+    }
+
+    /// Does a request name an inode that is gone? The kernel itself refuses what names one whose
+    /// number it knows to be another file's, but for the file of a link(2), and a directory in
+    /// which a file without a name is made. Of these nobody can say which of both is meant.
+    fn names_gone(&self, req: &Request) -> bool {
+        let either = match req {
+            Request::Link { ino, .. } => self.opens.is_shared(*ino),
+            Request::TmpFile { parent, .. } => self.opens.is_shared(*parent),
+            _ => false,
+        };
+        either || kind::names_one(req, |ino| self.opens.is_gone(ino))
+    }
+
+    /// The kernel has given references back: does it refer to nothing more of that number?
+    pub(super) fn forgotten(&self, req: &Request) {
+        if let Request::Forget { ino, .. } = req
+            && !self.looked_up.counts(*ino)
+        {
+            self.opens.is_forgotten(*ino);
+        }
     }
 
     /// Puts the server's numbers of tickets and sections in place of the client's.
@@ -159,9 +210,13 @@ impl Shared {
             Some(Proven { ino, generation, grant: how.grant(), proof })
         };
         match &mut reply {
-            Reply::Entry(attr) => self.opens.is_not_gone(attr.ino),
+            Reply::Entry(attr) => self.opens.is_there(attr.ino, attr.generation),
+            Reply::Dir(entries) => {
+                let attrs = entries.iter().filter_map(|entry| entry.attr.as_ref());
+                attrs.for_each(|attr| self.opens.is_there(attr.ino, attr.generation));
+            }
             Reply::Created { attr, handle } => {
-                self.opens.is_not_gone(attr.ino);
+                self.opens.is_there(attr.ino, attr.generation);
                 let how = How::File(Access::Both);
                 let proven = proven(attr.ino, attr.generation, how);
                 *handle = self.opens.opened((attr.ino, how), *handle, proven);
@@ -173,37 +228,52 @@ impl Shared {
                     *handle = self.opens.opened((ino, how), *handle, proven);
                 }
             }
-            Reply::Compounded(Compounded::Done { values, .. }) => self.opened_by(values, &proofs),
-            Reply::Ticket(ticket) => ticket.0 = self.tickets.add(ticket.0, using.connection),
-            Reply::Section(section) => section.0 = self.sections.add(section.0, using.connection),
+            Reply::Compounded(compounded) => self.opened_by(&req, compounded, &proofs),
+            Reply::Ticket(ticket) => {
+                ticket.0 = self.tickets.add(ticket.0, using.connection, None);
+            }
+            Reply::Section(section) => {
+                let file = match &req {
+                    Request::SectionStart { file } => Some(*file),
+                    _ => None,
+                };
+                section.0 = self.sections.add(section.0, using.connection, file);
+            }
             _ => {}
         }
         if let Request::SetLock { file: Target::Open(own), ask } = &req {
             self.opens.locked(*own, *ask);
         }
-        if let Some(done) = done
-            && done.order != 0
-        {
-            let ino = file_of(&req).and_then(|file| self.opens.ino(file));
-            if let Some((request, file, made)) = kept::repeatable(req, ino, &reply, &done) {
-                let changed =
-                    |ino| self.looked_up.generation(ino).map(|generation| (ino, generation));
-                let inode = made.or_else(|| file.and_then(changed));
-                let (credentials, instance, tried) = (cred.clone(), using.instance, None);
-                let proofs = self.proofs_of(&request, (file, made));
-                self.kept.add(kept::Change {
-                    request,
-                    credentials,
-                    proofs,
-                    file,
-                    inode,
-                    instance,
-                    done,
-                    tried,
-                });
-            }
+        if let Some(done) = done.filter(|done| done.order != 0) {
+            self.keep(using, (cred, req), (&reply, done));
         }
         Ok(reply)
+    }
+
+    /// Keeps a change that was answered, until it is known to be durable.
+    fn keep(
+        &self,
+        using: &Using<'_>,
+        (cred, req): (&Credentials, Request),
+        (reply, done): (&Reply, Done),
+    ) {
+        let instance = using.instance;
+        if let Reply::Compounded(Compounded::Done { files, .. }) = reply {
+            return self.kept.add_loose(files, (instance, done.order));
+        }
+        let ino = file_of(&req).and_then(|file| self.opens.ino(file));
+        let Some((request, file, made)) = kept::repeatable(req, ino, reply, &done) else { return };
+        let generation = |ino| {
+            let looked_up = self.looked_up.generation(ino);
+            looked_up.or_else(|| self.opens.proves(ino).map(|proven| proven.generation))
+        };
+        let changed = |ino| generation(ino).map(|generation| (ino, generation));
+        let inode = made.or_else(|| file.and_then(changed));
+        let (credentials, tried) = (cred.clone(), None);
+        let proofs = self.proofs_of(&request, (file, made));
+        let change =
+            kept::Change { request, credentials, proofs, file, inode, instance, done, tried };
+        self.kept.add(change);
     }
 
     /// What a server that checks callers has granted of what a change names, that changes this file
@@ -216,12 +286,14 @@ impl Shared {
         let named = request.names().inodes.into_iter().flatten().copied();
         let named = named.chain(file).chain(made.map(|(ino, _)| ino));
         let referred = named.filter_map(|ino| self.looked_up.known(ino)?.proven());
-        let writes = file.and_then(|ino| self.opens.proves_writing(ino));
-        referred.chain(writes).collect()
+        let opened = file.and_then(|ino| self.opens.proves(ino));
+        referred.chain(opened).collect()
     }
 
     /// What the steps of a compound have opened is known by the client's own numbers.
-    fn opened_by(&self, values: &mut [Value], proofs: &[Proof]) {
+    fn opened_by(&self, req: &Request, compounded: &mut Compounded, proofs: &[Proof]) {
+        let Request::Compound(compound) = req else { return };
+        let Compounded::Done { values, .. } = compounded else { return };
         let mut proofs = proofs.iter().copied();
         for value in values {
             if let Value::File { ino, generation, open: Some((handle, access)) } = value {
@@ -229,6 +301,11 @@ impl Shared {
                 *handle = self.opens.opened_only(file, *handle, proofs.next());
             }
         }
+        let closed = compound.steps.iter().filter_map(|step| match step {
+            Step::Close { file: FileArg::Open(own) } => Some(*own),
+            _ => None,
+        });
+        closed.for_each(|own| self.opens.closed(own));
     }
 
     /// What a request gives back is given back here. Must the server know now? A program that ends
@@ -253,17 +330,9 @@ impl Shared {
                 }
                 is_open
             }
-            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
-                self.looked_up.asks(req);
-                if !self.looked_up.counts(*ino) {
-                    self.opens.is_not_gone(*ino);
-                }
-                false
-            }
-            Request::CloseLocks { ino, owner, .. } => {
-                self.opens.close_locks(*ino, *owner);
-                true
-            }
+            // Each close(2) asks. A lock that is granted just now is noted before its caller knows
+            // of it, and the kernel gives up what it took while it closed.
+            Request::CloseLocks { ino, owner, .. } => self.opens.close_locks(*ino, *owner),
             _ => true,
         }
     }
@@ -354,6 +423,27 @@ pub(super) fn was_done(req: &Request, error: &Error) -> bool {
         Request::SetXattr { mode: XattrMode::Create, .. } => is(libc::EEXIST),
         _ => false,
     }
+}
+
+/// Is it a compound that changes bytes and attributes alone, and of which nothing is promised but
+/// that all of it is there after a crash or nothing?
+fn may_be_lost(req: &Request) -> bool {
+    let Request::Compound(compound) = req else { return false };
+    let names = |step: &Step| {
+        matches!(
+            step,
+            Step::Create { .. } | Step::Rename { .. } | Step::Link { .. } | Step::Unlink { .. }
+        )
+    };
+    compound.level == Level::Visible && !compound.steps.iter().any(names)
+}
+
+/// Does a kernel keep what such a request reads until it is told to drop it?
+fn is_kept_by_kernels(req: &Request) -> bool {
+    matches!(
+        req,
+        Request::Read { .. } | Request::ReadLink { .. } | Request::ReadDir { plus: false, .. }
+    )
 }
 
 /// What several files share cannot be repeated: it is durable when it is answered.

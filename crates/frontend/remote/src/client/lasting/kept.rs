@@ -32,8 +32,19 @@ pub(super) struct Change {
     pub tried: Option<(u64, u64)>,
 }
 
+/// A file that was changed by what nobody can repeat.
+#[derive(Clone, Copy, Debug)]
+struct Loose {
+    /// The server that answered the newest such change, and its place in that one's order.
+    newest: (u64, u64),
+    /// The place of the change that was kept next.
+    next: u64,
+}
+
 #[derive(Default)]
 struct State {
+    /// Files with changes that nobody can repeat.
+    loose: BTreeMap<InodeNr, Loose>,
     changes: BTreeMap<u64, Change>,
     next: u64,
     bytes: u64,
@@ -60,7 +71,11 @@ impl State {
     }
 
     fn is_full(&self) -> bool {
-        self.changes.len() >= MOST || self.bytes >= MOST_BYTES
+        self.len() >= MOST || self.bytes >= MOST_BYTES
+    }
+
+    fn len(&self) -> usize {
+        self.changes.len() + self.loose.len()
     }
 }
 
@@ -85,7 +100,7 @@ impl Kept {
     /// Waits a moment for fewer changes.
     pub fn wait_for_less(&self, moment: std::time::Duration) {
         let state = self.lock();
-        if !state.changes.is_empty() {
+        if state.len() > 0 {
             drop(self.less.wait_timeout(state, moment));
         }
     }
@@ -102,6 +117,33 @@ impl Kept {
         state.changes.insert(at, change);
     }
 
+    /// A server has changed these files in a way that nobody can repeat.
+    pub fn add_loose(&self, files: &[InodeNr], (instance, order): (u64, u64)) {
+        let mut state = self.lock();
+        if instance == state.durable.0 && order <= state.durable.1 {
+            return;
+        }
+        let newest = (instance, order);
+        // A sync that is sent from now on covers it.
+        let next = state.next;
+        state.next += 1;
+        state.loose.extend(files.iter().map(|file| (*file, Loose { newest, next })));
+    }
+
+    /// Files that other servers than this one have changed in a way that nobody can repeat, and
+    /// that were not durable: these changes are lost.
+    pub fn take_loose_of_others(&self, instance: u64) -> Vec<InodeNr> {
+        let mut state = self.lock();
+        let of_others = |(file, loose): (&InodeNr, &Loose)| {
+            let (of, _) = loose.newest;
+            (of != instance).then_some(*file)
+        };
+        let lost: Vec<InodeNr> = state.loose.iter().filter_map(of_others).collect();
+        state.loose.retain(|_, loose| loose.newest.0 == instance);
+        self.less.notify_all();
+        lost
+    }
+
     /// The place of the change that will be kept next.
     pub fn next(&self) -> u64 {
         self.lock().next
@@ -116,6 +158,9 @@ impl Kept {
             .filter(|(_, change)| change.file == Some(file))
             .map(|(at, _)| *at)
             .collect();
+        if state.loose.get(&file).is_some_and(|loose| loose.next < next) {
+            state.loose.remove(&file);
+        }
         for at in before {
             if let Some(change) = state.changes.remove(&at) {
                 state.bytes -= data_of(&change.request);
@@ -127,6 +172,7 @@ impl Kept {
     /// Everything is durable that was answered before `next` was next.
     pub fn all_synced(&self, next: u64) {
         let mut state = self.lock();
+        state.loose.retain(|_, loose| loose.next >= next);
         let later = state.changes.split_off(&next);
         state.changes = later;
         state.bytes = state.changes.values().map(|change| data_of(&change.request)).sum();
@@ -138,6 +184,7 @@ impl Kept {
         let mut state = self.lock();
         state.durable = (instance, order);
         state.remove(|change| change.instance == instance && change.done.order <= order);
+        state.loose.retain(|_, loose| loose.newest.0 != instance || loose.newest.1 > order);
         self.less.notify_all();
     }
 
@@ -155,6 +202,24 @@ impl Kept {
         }
         others.sort_by_key(|(of, order, at)| (first.get(of).copied(), *order, *at));
         others.into_iter().map(|(_, _, at)| at).collect()
+    }
+
+    /// Is there any of this file?
+    pub fn has_of(&self, file: InodeNr) -> bool {
+        self.lock().changes.values().any(|change| change.file == Some(file))
+    }
+
+    /// Is there any of a file's bytes or attributes that was answered before `next` was next? Waits
+    /// a moment for an end of that.
+    pub fn waits_for_files(&self, next: u64, moment: std::time::Duration) -> bool {
+        let is_there =
+            |state: &State| state.changes.range(..next).any(|(_, change)| change.file.is_some());
+        let state = self.lock();
+        if !is_there(&state) {
+            return false;
+        }
+        let waited = self.less.wait_timeout(state, moment);
+        is_there(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// One of them.
@@ -187,7 +252,7 @@ impl Kept {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.lock().changes.len()
+        self.lock().len()
     }
 }
 

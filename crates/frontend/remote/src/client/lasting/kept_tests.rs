@@ -121,3 +121,29 @@ fn requests_are_kept_as_they_can_be_repeated() {
     let unnamed = Request::TmpFile { parent: 2, perm: 0o600, exclusive: false };
     assert_eq!(repeatable(unnamed, None, &Reply::Done, &done), None);
 }
+
+/// A file that was changed by what nobody can repeat is lost with its server, unless that was made
+/// durable: by a sync that began later, or because the server has said so.
+#[test]
+fn what_nobody_can_repeat_is_noted() {
+    let kept = Kept::default();
+    kept.add_loose(&[1, 2], (7, 10));
+    let next = kept.next();
+    kept.add_loose(&[3], (7, 11));
+    assert_eq!(kept.len(), 3);
+    kept.synced(2, next);
+    kept.synced(3, next);
+    kept.durable(6, 99);
+    kept.durable(7, 10);
+    kept.add_loose(&[4], (7, 9));
+    assert_eq!(kept.take_loose_of_others(7), [] as [InodeNr; 0]);
+    assert_eq!(kept.take_loose_of_others(8), [3], "its sync began before");
+    kept.add_loose(&[5], (8, 1));
+    kept.all_synced(kept.next());
+    assert_eq!((kept.len(), kept.take_loose_of_others(9)), (0, Vec::new()));
+    for file in 0..MOST as InodeNr {
+        assert!(!kept.is_full());
+        kept.add_loose(&[file], (8, 2));
+    }
+    assert!(kept.is_full(), "then a change waits");
+}

@@ -5,8 +5,11 @@
 //! open, what the kernel refers to, and the changes that nobody knows to be durable.
 
 mod call;
+mod certain;
+mod finals;
 mod kept;
 mod kind;
+mod lender;
 mod numbers;
 mod opens;
 mod places;
@@ -16,14 +19,16 @@ mod waits;
 use super::looked::LookedUp;
 use super::{Client, Watch};
 use crate::server::draw;
+use certain::Certain;
 use kept::Kept;
+pub use lender::Lender;
 use numbers::Numbers;
 use opens::Opens;
 use places::Places;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{FileProtocol, Opening, ToServer};
-use siftfs_proto::{Cache, Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_transport::CallerEnd;
+use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
+use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -72,6 +77,8 @@ struct Shared {
     cache: Option<Arc<dyn Cache>>,
     looked_up: Arc<LookedUp>,
     patience: Patience,
+    /// It is a program's session, and not a kernel's.
+    is_program: bool,
     id: u64,
     volume: OnceLock<[u8; 16]>,
     /// The server checks what the callers of this kernel may do.
@@ -85,6 +92,11 @@ struct Shared {
     tickets: Numbers,
     sections: Numbers,
     waits: waits::Waits,
+    /// Sessions for private logs of this mount's programs.
+    lenders: Mutex<Vec<Weak<Lender>>>,
+    /// What these programs had published when the server died.
+    late: Mutex<Vec<lender::Late>>,
+    certain: Certain,
     peer: Mutex<String>,
     calls: AtomicU64,
 }
@@ -129,8 +141,15 @@ impl Watch for Watcher {
         }
     }
 
+    fn answered(&self, question: u64) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.certain.answered(self.connection, question, &shared.cache);
+        }
+    }
+
     fn lost(&self, why: &Error) {
         if let Some(shared) = self.shared.upgrade() {
+            shared.certain.lost(self.connection, &shared.cache);
             shared.lost(self.connection, why);
         }
     }
@@ -143,7 +162,7 @@ impl std::fmt::Debug for Lasting {
 }
 
 impl Lasting {
-    /// Opens a session that comes back. It is a kernel's.
+    /// Opens a session that comes back: a kernel's, or a program's.
     ///
     /// # Errors
     /// As [`Client::connect`]: the first time nothing is waited for.
@@ -154,7 +173,7 @@ impl Lasting {
         patience: Patience,
     ) -> Result<Self> {
         let volume = volume.into();
-        let caches = cache.is_some();
+        let (caches, is_program) = (cache.is_some(), claim != siftfs_calls::Claim::Kernel);
         let opening = Opening { volume, claim, caches, lends: false, returning: None };
         let now = Now {
             client: None,
@@ -167,12 +186,14 @@ impl Lasting {
             unwanted: false,
             given: Vec::new(),
         };
+        let certain = Certain::new(&cache);
         let shared = Arc::new(Shared {
             dial,
             opening,
             cache,
             looked_up: Arc::default(),
             patience,
+            is_program,
             id: draw()?,
             volume: OnceLock::new(),
             checks: OnceLock::new(),
@@ -184,9 +205,15 @@ impl Lasting {
             tickets: Numbers::after(draw()? >> 1),
             sections: Numbers::after(draw()? >> 1),
             waits: waits::Waits::default(),
+            lenders: Mutex::default(),
+            late: Mutex::default(),
+            certain,
             peer: Mutex::default(),
             calls: AtomicU64::new(0),
         });
+        if shared.cache.is_some() {
+            certain::start(&shared)?;
+        }
         shared.come_back()?;
         let theirs = shared.clone();
         let returns = std::thread::Builder::new()
@@ -194,6 +221,21 @@ impl Lasting {
             .spawn(move || theirs.keep_coming_back())
             .map_err(|e| Error::Refused(format!("cannot start a session's thread: {e}")))?;
         Ok(Self { shared, returns: Some(returns) })
+    }
+
+    /// As [`Lasting::connect`], of a program, by this address.
+    ///
+    /// # Errors
+    /// As [`Lasting::connect`].
+    pub fn of_server(
+        address: &Address,
+        (options, secured): (&TransportOptions, Option<&Secured>),
+        about: (&str, siftfs_calls::Claim),
+        patience: Patience,
+    ) -> Result<Self> {
+        let (address, options, secured) = (address.clone(), options.clone(), secured.cloned());
+        let dial = move || reach::<FileProtocol>(&address, &options, secured.as_ref());
+        Self::connect(Box::new(dial), about, None, patience)
     }
 
     /// The volume's UUID.
@@ -209,6 +251,22 @@ impl Lasting {
     /// The server checks what the callers of this kernel may do: calls are to carry their rights.
     pub fn checks(&self) -> bool {
         self.shared.checks.get().copied().unwrap_or_default()
+    }
+
+    /// Opens a session for the private log of a program of this mount: what is written by it this
+    /// session keeps. `holder` is told which leases to return.
+    ///
+    /// # Errors
+    /// As [`Client::lend`].
+    pub fn lend(
+        &self,
+        address: &Address,
+        options: &TransportOptions,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<Lender>> {
+        let (address, options) = (address.clone(), options.clone());
+        let dial = move || super::lends::dial(&address, &options);
+        Lender::open(&self.shared, Box::new(dial), holder)
     }
 
     /// Calls that were sent.
@@ -238,7 +296,34 @@ impl Lasting {
             now.client.clone()
         };
         client.iter().for_each(|client| client.leave());
+        for late in self.shared.late().drain(..) {
+            tracing::error!(ino = late.ino, "what a program had written by a private log is lost");
+        }
         self.shared.waits.end();
+    }
+
+    /// As [`Lasting::leave`], of a program: where it has changed something that is not durable, it
+    /// waits for a server that is lost as calls do.
+    ///
+    /// # Errors
+    /// The server is lost for too long, or did not make durable in time what was answered.
+    pub fn close(&self) -> Result<()> {
+        while self.kept() > 0 {
+            drop(self.shared.using()?);
+            self.shared.make_durable();
+            if self.kept() > 0 && self.lost().is_none() {
+                break;
+            }
+        }
+        let kept = self.kept();
+        self.abandon();
+        if kept == 0 { Ok(()) } else { Err(errno(libc::EIO)) }
+    }
+
+    /// Ends the session as the death of this process would: nothing is made durable.
+    pub fn abandon(&self) {
+        self.shared.lock().leaving = true;
+        self.leave();
     }
 
     /// As [`FileService::call`], of a command: where the server is lost it is an error at once.

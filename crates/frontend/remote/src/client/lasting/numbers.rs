@@ -1,17 +1,26 @@
 //! Numbers of what ends with its server: tickets and sections.
 
 use siftfs_base::{Result, errno};
+use siftfs_proto::Target;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Numbers that are remembered; the oldest ones are forgotten.
 const MOST: usize = 1 << 20;
 
+struct Number {
+    /// The connection that it came by.
+    connection: u64,
+    /// The server's number.
+    server: u64,
+    /// The file that it is about, of a section.
+    file: Option<Target>,
+}
+
 #[derive(Default)]
 struct State {
     next: u64,
-    /// The connection that each came by, and its number there.
-    known: BTreeMap<u64, (u64, u64)>,
+    known: BTreeMap<u64, Number>,
 }
 
 /// A client's numbers of what servers have given.
@@ -28,12 +37,12 @@ impl Numbers {
         Self(Mutex::new(State { next: first, ..State::default() }))
     }
 
-    /// A server has given one. The client's own number of it.
-    pub fn add(&self, server: u64, connection: u64) -> u64 {
+    /// A server has given one, about this file. The client's own number of it.
+    pub fn add(&self, server: u64, connection: u64, file: Option<Target>) -> u64 {
         let mut state = self.lock();
         state.next += 1;
         let own = state.next;
-        state.known.insert(own, (connection, server));
+        state.known.insert(own, Number { connection, server, file });
         if state.known.len() > MOST {
             state.known.pop_first();
         }
@@ -46,9 +55,14 @@ impl Numbers {
     /// `EIO` if it went with another connection, `EINVAL` if it is not known.
     pub fn server(&self, own: u64, connection: u64) -> Result<u64> {
         match self.lock().known.get(&own) {
-            Some((theirs, server)) if *theirs == connection => Ok(*server),
+            Some(known) if known.connection == connection => Ok(known.server),
             Some(_) => Err(errno(libc::EIO)),
             None => Err(errno(libc::EINVAL)),
         }
+    }
+
+    /// The file that one is about, of a section.
+    pub fn about(&self, own: u64) -> Option<Target> {
+        self.lock().known.get(&own)?.file
     }
 }

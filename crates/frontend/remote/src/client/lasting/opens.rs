@@ -74,10 +74,16 @@ pub(super) struct Opened {
 struct State {
     next: u64,
     open: HashMap<Handle, Open>,
-    /// Inodes that are gone, or are others by now, as long as the kernel refers to them.
-    stale: HashSet<InodeNr>,
+    /// Inodes that are gone, or are others by now, and the generations that they had, as long as
+    /// the kernel refers to them.
+    stale: HashMap<InodeNr, u32>,
+    /// Numbers of such inodes under which the kernel has been told of another file since: until it
+    /// has forgotten both, it may mean either.
+    shared: HashSet<InodeNr>,
     /// Files that are open nowhere and have lost changes.
     failed: HashSet<InodeNr>,
+    /// Changes were lost since somebody was told so who syncs everything.
+    any_lost: bool,
 }
 
 /// What a client has open.
@@ -144,7 +150,7 @@ impl Opens {
         if let Some(open) = state.open.remove(&own)
             && open.failed
             && !state.open.values().any(|other| other.ino == open.ino)
-            && !state.stale.contains(&open.ino)
+            && !state.stale.contains_key(&open.ino)
         {
             state.failed.insert(open.ino);
         }
@@ -158,22 +164,24 @@ impl Opens {
         }
     }
 
-    /// All that is open.
+    /// All that is open. What a server before has not opened again stays so: another file may have
+    /// its number.
     pub fn all(&self) -> Vec<Opened> {
         let of = |(own, open): (&Handle, &Open)| {
             let (own, Open { ino, how, generation, proven, .. }) = (*own, open);
             let (ino, how, generation, proven) = (*ino, *how, *generation, *proven);
             Opened { own, ino, how, generation, proven }
         };
-        self.lock().open.iter().map(of).collect()
+        self.lock().open.iter().filter(|(_, open)| open.server.is_ok()).map(of).collect()
     }
 
-    /// By what a server knows that bytes of the file may be changed by its number.
-    pub fn proves_writing(&self, ino: InodeNr) -> Option<Proven> {
+    /// By what a server knows that the file may be named, and its bytes changed by its number if it
+    /// is open for that.
+    pub fn proves(&self, ino: InodeNr) -> Option<Proven> {
         let writes = |open: &&Open| matches!(open.how, How::File(access) if access.writes());
         let state = self.lock();
-        let open = state.open.values().filter(|open| open.ino == ino).find(writes);
-        open.and_then(|open| open.proven)
+        let own = || state.open.values().filter(|open| open.ino == ino && open.server.is_ok());
+        own().find(writes).or_else(|| own().next()).and_then(|open| open.proven)
     }
 
     /// It was opened again, or was not.
@@ -186,6 +194,7 @@ impl Opens {
     /// Changes of a file were lost: its next sync is an error.
     pub fn lose(&self, ino: InodeNr) {
         let mut state = self.lock();
+        state.any_lost = true;
         let mut any = false;
         for open in state.open.values_mut().filter(|open| open.ino == ino) {
             (open.failed, any) = (true, true);
@@ -214,26 +223,50 @@ impl Opens {
         }
     }
 
-    /// These inodes are gone.
-    pub fn gone(&self, inodes: impl IntoIterator<Item = InodeNr>) {
+    /// Were changes of any file lost since this was asked last?
+    pub fn take_any_lost(&self) -> bool {
+        std::mem::take(&mut self.lock().any_lost)
+    }
+
+    /// These inodes, of these generations, are gone.
+    pub fn gone(&self, inodes: impl IntoIterator<Item = (InodeNr, u32)>) {
         let mut state = self.lock();
-        for ino in inodes {
-            state.stale.insert(ino);
+        for (ino, generation) in inodes {
+            state.stale.insert(ino, generation);
             state.failed.remove(&ino);
         }
     }
 
-    /// Is the inode gone?
+    /// Is the inode gone, and no other has its number as far as the kernel knows?
     pub fn is_gone(&self, ino: InodeNr) -> bool {
         let state = self.lock();
-        !state.stale.is_empty() && state.stale.contains(&ino)
+        !state.stale.is_empty() && state.stale.contains_key(&ino)
     }
 
-    /// The kernel refers to it no longer, or by a name that was looked up since.
-    pub fn is_not_gone(&self, ino: InodeNr) {
+    /// May the kernel mean one that is gone by this number, and another one as well?
+    pub fn is_shared(&self, ino: InodeNr) -> bool {
+        let state = self.lock();
+        !state.shared.is_empty() && state.shared.contains(&ino)
+    }
+
+    /// The kernel is about to be told of an inode with this number and generation.
+    pub fn is_there(&self, ino: InodeNr, generation: u32) {
         let mut state = self.lock();
-        if !state.stale.is_empty() {
-            state.stale.remove(&ino);
+        if !state.stale.is_empty()
+            && let Some(before) = state.stale.remove(&ino)
+            && before != generation
+        {
+            state.shared.insert(ino);
+        }
+    }
+
+    /// The kernel refers to nothing under this number any more.
+    pub fn is_forgotten(&self, ino: InodeNr) {
+        let mut state = self.lock();
+        let State { stale, shared, .. } = &mut *state;
+        if !stale.is_empty() || !shared.is_empty() {
+            stale.remove(&ino);
+            shared.remove(&ino);
         }
     }
 
@@ -253,13 +286,17 @@ impl Opens {
         }
     }
 
-    /// An owner has closed a descriptor: its locks of bytes of the file have ended.
-    pub fn close_locks(&self, ino: InodeNr, owner: u64) {
+    /// An owner has closed a descriptor: its locks of bytes of the file have ended. False if nobody
+    /// had any lock of the file here, of bytes or of the whole: then the server has none either.
+    pub fn close_locks(&self, ino: InodeNr, owner: u64) -> bool {
         let mut state = self.lock();
+        let mut any = false;
         for open in state.open.values_mut().filter(|open| open.ino == ino) {
+            any |= !open.locks.is_empty();
             let range = |held: &LockAsk| matches!(held.place, LockPlace::Range(_));
             open.locks.retain(|held| held.owner != owner || !range(held));
         }
+        any
     }
 
     /// All locks, with the handles through which they were taken.

@@ -34,11 +34,14 @@ fn locks_are_counted_as_they_are_taken_and_given_up() {
     assert_eq!(held(&opens), [(1, 0, 24), (1, 25, 29), (2, 40, 49)]);
     let whole = LockAsk { place: LockPlace::Whole, ..ask(3, (0, 0), write) };
     opens.locked(own, whole);
-    opens.close_locks(12, 1);
+    assert!(opens.close_locks(12, 1));
+    assert!(!opens.close_locks(13, 1), "another file");
     assert_eq!(held(&opens), [(2, 40, 49), (3, 0, u64::MAX)]);
-    opens.close_locks(12, 3);
+    assert!(opens.close_locks(12, 3), "another owner's, and one of the whole file");
     opens.locked(own, LockAsk { kind: None, ..whole });
     assert_eq!(held(&opens), [(2, 40, 49)]);
+    opens.locked(own, ask(2, (0, 99), None));
+    assert!(!opens.close_locks(12, 2), "nobody has any");
     opens.closed(own);
     assert_eq!(held(&opens), []);
 }
@@ -78,10 +81,7 @@ fn a_handle_outlives_its_server() {
     assert_eq!(opens.server(own), Ok(Handle(9)));
     opens.reopened(own, Err(libc::ESTALE));
     assert_eq!(opens.server(own), Err(errno(libc::ESTALE)));
-    opens.gone([12]);
-    assert!(opens.is_gone(12));
-    opens.is_not_gone(12);
-    assert!(!opens.is_gone(12));
+    assert_eq!(opens.all(), [], "whatever has the number at the next server");
     opens.closed(own);
     assert_eq!(opens.server(own), Err(errno(libc::EBADF)));
 }
@@ -99,4 +99,29 @@ fn a_lost_lock_ends_all_use_of_the_file() {
         assert_eq!(opens.server(own), Err(errno(libc::EIO)));
     }
     assert_eq!(held(&opens), []);
+}
+
+/// A number whose file is gone names nothing, until the kernel has forgotten it. If it is told of
+/// another file of that number before, it may mean either until it has forgotten both.
+#[test]
+fn a_number_that_is_gone_names_no_other_file() {
+    let opens = Opens::default();
+    let is = |ino| (opens.is_gone(ino), opens.is_shared(ino));
+    opens.gone([(12, 3), (13, 3), (14, 3)]);
+    opens.is_there(15, 4);
+    assert_eq!([12, 15].map(is), [(true, false), (false, false)]);
+    opens.is_forgotten(12);
+    opens.is_there(12, 4);
+    assert_eq!(is(12), (false, false), "the kernel knows but the later one");
+    opens.is_there(13, 4);
+    assert_eq!(is(13), (false, true));
+    opens.is_there(13, 4);
+    assert_eq!(is(13), (false, true), "as long as it has the former one");
+    // That one is gone with the next server.
+    opens.gone([(13, 4)]);
+    assert_eq!(is(13), (true, true));
+    opens.is_forgotten(13);
+    assert_eq!(is(13), (false, false));
+    opens.is_there(14, 3);
+    assert_eq!(is(14), (false, false), "it was there after all");
 }

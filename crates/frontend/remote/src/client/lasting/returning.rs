@@ -1,15 +1,18 @@
 //! The way back to a server that was lost.
 
 use super::kept::Change as KeptChange;
+use super::lender::{self, Late};
 use super::opens::Opened;
 use super::places::REPEATS;
 use super::{Patience, Shared, Watcher, call, kind, waits};
 use crate::client::looked::Known;
 use crate::client::{Again, Client, Watch};
+use crate::term::moment;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Kept, Proven, Returning, ToServer};
 use siftfs_proto::{Credentials, FileService, HOLD_MOST, Handle, Held, Reply, Request, Target};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -93,6 +96,7 @@ impl Shared {
         };
         let end = (self.dial)()?;
         let opening = self.opening.clone();
+        let asked = self.cache.as_ref().map_or(Duration::ZERO, |_| moment());
         let client = Client::open_again(end, opening, (self.cache.clone(), None), Some(again))?;
         let terms = client.terms;
         if *self.volume.get_or_init(|| terms.volume) != terms.volume {
@@ -101,6 +105,7 @@ impl Shared {
         self.checks.get_or_init(|| terms.checks);
         let _ = watch.instance.set(terms.instance);
         let client = Arc::new(client);
+        self.certain.connects((connection, &client), asked, &self.cache);
         if terms.back != Back::New {
             self.bring_back(&client)?;
         }
@@ -154,16 +159,15 @@ impl Shared {
         let known = kind::exchange(&mut sent, |own| self.opens.server(own)).is_ok();
         match &request {
             Request::Release { handle } => self.opens.closed(*handle),
-            Request::CloseLocks { ino, owner, .. } => self.opens.close_locks(*ino, *owner),
-            Request::Forget { ino, .. } if self.opens.is_gone(*ino) => {
-                self.looked_up.asks(&request);
-                return;
+            Request::CloseLocks { ino, owner, .. } => {
+                self.opens.close_locks(*ino, *owner);
             }
             _ => {}
         }
         if known && let Err(error) = client.call(cred, sent) {
             tracing::debug!(%error, "given back late");
         }
+        self.forgotten(&request);
     }
 
     /// # Errors
@@ -177,9 +181,16 @@ impl Shared {
         for at in self.kept.of_others(terms.instance) {
             self.repeat(client, at, &mut gained)?;
         }
+        for ino in self.kept.take_loose_of_others(terms.instance) {
+            tracing::error!(ino, "a compound's changes of a file may be lost: its server died");
+            self.opens.lose(ino);
+        }
         self.refer(client, &gained)?;
         self.reopen(client)?;
-        self.lock_again(client)
+        // A file without a name is there for as long as it is open.
+        self.forget_gained(client, &gained)?;
+        self.lock_again(client)?;
+        self.write_late(client)
     }
 
     /// Repeats one change that a server answered which has died.
@@ -257,27 +268,33 @@ impl Shared {
                 left -= u64::from(part);
             }
         }
-        for (ino, gained) in gained {
-            if !self.looked_up.counts(*ino) {
-                give(client, Request::Forget { ino: *ino, count: *gained })?;
-            }
-        }
         for part in all.chunks(HOLD_MOST) {
             let inodes = part.iter().map(|(held, _)| *held).collect();
             let proofs = part.iter().filter_map(|(_, proven)| *proven).collect();
             let held = ask(client, (Request::HoldMany { inodes }, proofs))?;
-            let gone = held.and_then(Reply::gone);
-            match gone {
+            let all = part.iter().map(|(held, _)| (held.ino, held.generation));
+            match held.and_then(Reply::gone) {
                 Ok(gone) => {
                     if !gone.is_empty() {
                         tracing::warn!(?gone, "files are gone with the server");
                     }
-                    self.opens.gone(gone);
+                    let gone: HashSet<InodeNr> = gone.into_iter().collect();
+                    self.opens.gone(all.filter(|(ino, _)| gone.contains(ino)));
                 }
                 Err(error) => {
                     tracing::error!(%error, "files that are known are not to be found again");
-                    self.opens.gone(part.iter().map(|(held, _)| held.ino));
+                    self.opens.gone(all);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what was gained and is referred to no longer.
+    fn forget_gained(&self, client: &Client, gained: &HashMap<InodeNr, u64>) -> Result<()> {
+        for (ino, gained) in gained {
+            if !self.looked_up.counts(*ino) {
+                give(client, Request::Forget { ino: *ino, count: *gained })?;
             }
         }
         Ok(())
@@ -291,6 +308,56 @@ impl Shared {
             };
             self.opens.reopened(open.own, opened.map_err(|error| error.errno()));
         }
+        Ok(())
+    }
+
+    /// Writes what programs had published by private logs, and makes it durable. Nobody else goes
+    /// on before.
+    fn write_late(&self, client: &Client) -> Result<()> {
+        let lose = |ino: InodeNr, why: &dyn std::fmt::Display| {
+            tracing::error!(ino, %why, "what a program had written by a private log is lost");
+            self.opens.lose(ino);
+        };
+        for ino in self.end_leases(client.terms.instance) {
+            lose(ino, &"its ring is late, or its connection was lost");
+        }
+        // They are taken out when all of them are there: the connection may be lost once more.
+        let late = self.late().clone();
+        let nothing_known = client.terms.back == Back::Unknown;
+        let (mut files, mut gone) = (HashMap::new(), HashSet::new());
+        for Late { ino, generation, credentials, offset, data } in &late {
+            if let Entry::Vacant(file) = files.entry(*ino) {
+                let inodes = vec![Held { ino: *ino, generation: *generation, count: 1 }];
+                let held = ask(client, (Request::HoldMany { inodes }, Vec::new()))?;
+                let missing = held.and_then(Reply::gone);
+                let is_there = missing.as_ref().is_ok_and(Vec::is_empty);
+                // What is gone counts, too.
+                file.insert(missing.is_ok());
+                if !is_there || nothing_known {
+                    gone.insert(*ino);
+                    lose(*ino, &"the file, or what was before, is not there");
+                }
+            }
+            if !gone.contains(ino) {
+                let write = lender::write(*ino, *offset, data.clone());
+                if let Err(error) = ask_by(client, credentials, (write, Vec::new()))? {
+                    gone.insert(*ino);
+                    lose(*ino, &error);
+                }
+            }
+        }
+        for (ino, counts) in files {
+            let sync = Request::Fsync { file: ino.into(), datasync: false };
+            if !gone.contains(&ino)
+                && let Err(error) = ask(client, (sync, Vec::new()))?
+            {
+                lose(ino, &error);
+            }
+            if counts {
+                give(client, Request::Forget { ino, count: 1 })?;
+            }
+        }
+        self.late().drain(..late.len());
         Ok(())
     }
 
@@ -332,8 +399,19 @@ fn open_again(client: &Client, open: &Opened) -> Result<Result<Handle>> {
 /// # Errors
 /// The connection is lost; what else fails is inside.
 fn ask(client: &Client, asked: (Request, Vec<Proven>)) -> Result<Result<Reply>> {
-    let root = Credentials::default();
-    let ((result, _), owed) = client.call_change(&root, asked, Some(Change::Reclaim));
+    ask_by(client, &Credentials::default(), asked)
+}
+
+/// The same, in the name of somebody.
+///
+/// # Errors
+/// As [`ask`].
+fn ask_by(
+    client: &Client,
+    credentials: &Credentials,
+    asked: (Request, Vec<Proven>),
+) -> Result<Result<Reply>> {
+    let ((result, _), owed) = client.call_change(credentials, asked, Some(Change::Reclaim));
     owed.wait();
     match result {
         Err(error @ Error::Link(_)) if client.lost().is_some() => Err(error),

@@ -1,5 +1,6 @@
-//! The callers of a machine's mount: each call brings one in the client's ids, with the rights that
-//! the mount has read of it. It becomes what the key's line leaves of it (rule R52).
+//! The callers of a session. Of a machine's mount each call brings one in the client's ids, with
+//! the rights that the mount has read of it; it becomes what the key's line leaves of it (rule
+//! R52). Of a program all calls have the same caller, whatever they bring.
 
 use siftfs_keys::{AuthorizedLine, Ids};
 use siftfs_proto::{Credentials, Rights};
@@ -8,29 +9,50 @@ use std::sync::Arc;
 /// Most supplementary groups of a caller, as Linux has it (NGROUPS_MAX).
 const MOST_GROUPS: usize = 65_536;
 
-/// What becomes of the callers of a machine.
+/// What becomes of the callers of a session.
 #[derive(Clone)]
-pub(super) struct Callers(Arc<Ids>);
+pub(super) enum Callers {
+    /// Of a machine: what these ids leave of them.
+    Of(Arc<Ids>),
+    /// Of a program: this one.
+    One(Arc<Caller>),
+}
+
+/// For whom a program's calls are carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::server) struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+    pub rights: Rights,
+}
 
 impl Callers {
     /// Those of a line.
     pub fn of(line: &AuthorizedLine) -> Self {
-        Self(Arc::new(line.ids.clone()))
+        Self::Of(Arc::new(line.ids.clone()))
     }
 
-    /// The caller of a request as the server sees it. Without rights it has none. Its process is
-    /// one of another machine, and no number of it is kept.
+    /// The caller of a request as the server sees it. Without rights it has none. A process of
+    /// another machine has no number that is kept.
     pub fn judge(&self, cred: &Credentials) -> Credentials {
-        let rights = cred.rights.as_deref().cloned().unwrap_or(Rights::NONE);
-        let (uid, gid, rights) = believed(&self.0, (cred.uid, cred.gid), rights);
+        let ((uid, gid, rights), pid) = match self {
+            Self::Of(ids) => {
+                let rights = cred.rights.as_deref().cloned().unwrap_or(Rights::NONE);
+                (believed(ids, (cred.uid, cred.gid), rights), 0)
+            }
+            Self::One(caller) => ((caller.uid, caller.gid, caller.rights.clone()), cred.pid),
+        };
         let rights = Some(Box::new(rights));
-        Credentials { uid, gid, pid: 0, umask: cred.umask, rights, origin: cred.origin.clone() }
+        Credentials { uid, gid, pid, umask: cred.umask, rights, origin: cred.origin.clone() }
     }
 
     /// What is left of the rights that a request of this caller brings itself.
     pub fn rights(&self, cred: &Credentials, claimed: &mut Rights) {
         let rights = std::mem::take(claimed);
-        (_, _, *claimed) = believed(&self.0, (cred.uid, cred.gid), rights);
+        *claimed = match self {
+            Self::Of(ids) => believed(ids, (cred.uid, cred.gid), rights).2,
+            Self::One(caller) => caller.rights.clone(),
+        };
     }
 }
 

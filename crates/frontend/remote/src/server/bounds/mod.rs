@@ -9,7 +9,7 @@ mod ids;
 mod subtree;
 
 use callers::Callers;
-pub(super) use callers::believed;
+pub(super) use callers::{Caller, believed};
 use concern::Concern;
 use ids::{Owners, Valued};
 use siftfs_base::{Error, InodeNr, Result, errno};
@@ -37,7 +37,7 @@ pub fn bounded(
     let Within { inner, owners, part } = within(line, cache, open)?;
     Ok(match (&owners, part.is_all()) {
         (None, true) => inner,
-        _ => Arc::new(Bounded { inner, owners, callers: None, part, holds: false }),
+        _ => Arc::new(Bounded { inner, owners, callers: None, part, holds: false, whole: false }),
     })
 }
 
@@ -64,12 +64,28 @@ pub(super) fn machine(
     cache: Option<Arc<dyn Cache>>,
     open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
 ) -> Result<(Arc<dyn FileService>, Arc<dyn FileService>)> {
-    let Within { inner, owners, part } = within(line, cache, open)?;
-    let callers = Some(Callers::of(line));
-    let service =
-        Bounded { inner: inner.clone(), owners: owners.clone(), callers, part, holds: false };
-    let power = Bounded { inner, owners, callers: None, part, holds: true };
-    Ok((Arc::new(service), Arc::new(power)))
+    Ok(within(line, cache, open)?.with(Callers::of(line), false))
+}
+
+/// The session of a program that comes back, all of whose calls are carried out for `caller`, and
+/// the same without bounds for the caller, as of [`machine`]. Over a key, the session has its
+/// line's bounds.
+///
+/// # Errors
+/// As [`bounded`].
+pub(super) fn program(
+    line: Option<&AuthorizedLine>,
+    caller: Caller,
+    cache: Option<Arc<dyn Cache>>,
+    open: impl FnOnce(Option<Arc<dyn Cache>>) -> Result<Arc<dyn FileService>>,
+) -> Result<(Arc<dyn FileService>, Arc<dyn FileService>)> {
+    let within = match line {
+        Some(line) => within(line, cache, open)?,
+        None => Within { inner: open(cache)?, owners: None, part: Part::default() },
+    };
+    // What is about the whole volume the session judges itself, if nothing bounds it.
+    let whole = within.owners.is_none() && within.part.is_all();
+    Ok(within.with(Callers::One(Arc::new(caller)), whole))
 }
 
 /// A session, and what of its line bounds what it shows.
@@ -77,6 +93,18 @@ struct Within {
     inner: Arc<dyn FileService>,
     owners: Option<Owners>,
     part: Part,
+}
+
+impl Within {
+    /// The session for these callers, and for the server itself.
+    fn with(self, callers: Callers, whole: bool) -> (Arc<dyn FileService>, Arc<dyn FileService>) {
+        let Self { inner, owners, part } = self;
+        let (theirs, callers) = ((inner.clone(), owners.clone()), Some(callers));
+        let power = Bounded { inner, owners, callers: None, part, holds: true, whole };
+        let (inner, owners) = theirs;
+        let service = Bounded { inner, owners, callers, part, holds: false, whole };
+        (Arc::new(service), Arc::new(power))
+    }
 }
 
 fn within(
@@ -112,11 +140,13 @@ struct Bounded {
     inner: Arc<dyn FileService>,
     /// The client's ids, unless every id is itself.
     owners: Option<Owners>,
-    /// What becomes of each call's caller, if the session is a machine's.
+    /// What becomes of each call's caller, if the session is a machine's or a program's.
     callers: Option<Callers>,
     part: Part,
     /// It may refer to inodes by their numbers alone.
     holds: bool,
+    /// What is about the whole volume is the session's to judge.
+    whole: bool,
 }
 
 /// What has to be known of a request to show its reply.
@@ -159,7 +189,9 @@ impl Bounded {
             inodes.iter_mut().try_for_each(|held| self.part.enter(&mut held.ino))?;
             return Ok((req, asked));
         }
+        let is_judged = self.whole && !matches!(req, Request::HoldMany { .. });
         match concern::of(&mut req) {
+            Concern::Volume if is_judged => {}
             Concern::Volume => return Err(errno(libc::EPERM).into()),
             Concern::Upwards if !self.part.is_all() => return Err(errno(libc::EINVAL).into()),
             Concern::Owner(ids) => self.give(ids)?,
@@ -195,7 +227,8 @@ impl Bounded {
         }
     }
 
-    /// Rights that a request carries itself. They count in a machine's session alone.
+    /// Rights that a request carries itself. They count in the session of a machine, or of a
+    /// program, alone.
     fn take_rights(&self, cred: &Credentials, rights: &mut Rights) {
         if let Some(callers) = &self.callers {
             callers.rights(cred, rights);

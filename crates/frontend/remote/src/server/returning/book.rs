@@ -5,6 +5,7 @@
 //! writes it anew. The first record that is damaged is the end: what was written behind it was not
 //! answered to anybody.
 
+use super::epochs::VolumeEpoch;
 use siftfs_base::{Error, InodeNr, Lsn, Result, crc32c, crc32c_append};
 use siftfs_proto::{Carried, ORIGIN_SLOTS, Recovered};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,10 @@ const CUT: u32 = 7;
 const OPERATION: u32 = 8;
 const REPLY: u32 = 9;
 const ENDED: u32 = 10;
+const EPOCH: u32 = 11;
+
+/// Epochs that a part may name: the header's one, and the one that it is to name next.
+const EPOCHS: usize = 2;
 
 /// One server's part of a book.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +48,10 @@ pub(in crate::server) struct Part {
     /// Files of which all changes up to one in its order are durable.
     pub marks: BTreeMap<InodeNr, u64>,
     /// The volume's epoch while it served.
-    pub epoch: u64,
+    pub epoch: VolumeEpoch,
+    /// After its death the volume is in one of these, in which nobody has changed anything but
+    /// recoveries.
+    pub epochs: Vec<VolumeEpoch>,
     /// What was recovered after its death; or the replies to changes of names that it had given
     /// when it ended.
     pub found: Option<Recovered>,
@@ -106,12 +114,15 @@ fn put_found(found: &Recovered, out: &mut Vec<u8>) {
 impl Part {
     fn put(&self, instance: u64, out: &mut Vec<u8>) {
         let mut put = |kind, numbers: &[u64]| out.extend(record(kind, numbers));
-        put(INSTANCE, &[instance, self.epoch]);
+        put(INSTANCE, &[instance, self.epoch.number, self.epoch.nonce]);
         self.clients.iter().for_each(|client| put(CLIENT, &[*client]));
         put(DURABLE, &[self.durable]);
         self.marks.iter().for_each(|(ino, order)| put(MARK, &[u64::from(*ino), *order]));
         if let Some(found) = &self.found {
             put_found(found, out);
+        }
+        for VolumeEpoch { number, nonce } in &self.epochs {
+            out.extend(record(EPOCH, &[*number, *nonce]));
         }
         if self.ended {
             out.extend(record(ENDED, &[]));
@@ -139,6 +150,9 @@ impl Part {
                 let carried = Carried { number: c, lsn: Lsn(d), ino: InodeNr::try_from(e).ok()? };
                 self.found.as_mut()?.note(a, slot, carried);
             }
+            EPOCH if self.epochs.len() < EPOCHS => {
+                self.epochs.push(VolumeEpoch { number: a, nonce: b });
+            }
             _ => return None,
         }
         Some(())
@@ -155,9 +169,10 @@ fn parse(bytes: &[u8], volume: [u8; 16]) -> Vec<(u64, Part)> {
     let mut parts: Vec<(u64, Part)> = Vec::new();
     for bytes in records {
         let Some((kind, given)) = numbers(bytes) else { break };
-        let [instance, epoch, ..] = given;
+        let [instance, number, nonce, ..] = given;
         let taken = match (kind, parts.last_mut()) {
             (INSTANCE, _) => {
+                let epoch = VolumeEpoch { number, nonce };
                 parts.push((instance, Part { epoch, ..Part::default() }));
                 Some(())
             }
@@ -176,8 +191,13 @@ impl Book {
     /// missing, or is no book of this volume.
     pub fn read(path: &Path, volume: [u8; 16]) -> Vec<(u64, Part)> {
         let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+        let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
         match read {
+            // A part of what was found would be taken for all of it.
+            Ok(length) if length as u64 > LONGEST => {
+                tracing::warn!(path = %path.display(), "the book of clients is too long");
+                Vec::new()
+            }
             Ok(_) => parse(&bytes, volume),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
@@ -255,7 +275,7 @@ impl Book {
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Error {
+pub(super) fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::Refused(format!("the book of clients {}: {error}", path.display()))
 }
 

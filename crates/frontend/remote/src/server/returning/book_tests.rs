@@ -10,7 +10,8 @@ fn part() -> Part {
         clients: [7, 8].into(),
         durable: 5,
         marks: [(12, 6), (13, 9)].into(),
-        epoch: 4,
+        epoch: VolumeEpoch { number: 4, nonce: 40 },
+        epochs: vec![VolumeEpoch { number: 5, nonce: 50 }, VolumeEpoch { number: 6, nonce: 60 }],
         found: Some(found),
         ended: false,
     }
@@ -36,7 +37,7 @@ fn a_book_is_read_as_it_was_written() {
         Part { clients: [6].into(), durable: 11, marks: [(12, 14)].into(), ..Part::default() };
     assert_eq!(Book::read(&path, VOLUME), [(1, part()), (2, own.clone())]);
     let carried = Carried { number: 6, lsn: Lsn(70), ino: 14 };
-    let mut replies = Recovered { epoch: own.epoch, ..Recovered::default() };
+    let mut replies = Recovered { epoch: own.epoch.number, ..Recovered::default() };
     replies.note(3, 5, carried);
     book.ended(&replies).unwrap();
     let ended = Part { ended: true, found: Some(replies), ..own };

@@ -4,7 +4,7 @@ use crate::server::proofs::Power;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_calls::Kept;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, FileService, Handle, ROOT_INO, Reply, Request, Target};
+use siftfs_proto::{Credentials, FileService, Handle, Level, ROOT_INO, Reply, Request, Target};
 
 /// What of a call's success is a promise that something is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(in crate::server) fn promise(request: &Request) -> Promise {
     use Request as R;
     match request {
         R::Fsync { .. } => Promise::File,
+        // Of these it is nothing that is durable, but that all of it will be there or nothing.
+        R::Compound(compound) if compound.level == Level::Visible => Promise::Nothing,
         R::Poll { .. }
         | R::Wait { .. }
         | R::SetFlags { .. }

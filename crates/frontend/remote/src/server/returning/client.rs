@@ -1,9 +1,10 @@
 //! One client that comes back, as its server knows it.
 
+use crate::server::identity::Whose;
+use crate::server::notices::Notices;
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Lsn, Result};
 use siftfs_calls::{Done, SLOTS};
-use siftfs_keys::Fingerprint;
 use siftfs_proto::{Carried, FileService, Owed, Reply};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long the session of a lost connection keeps what it has.
 const TERM: Duration = Duration::from_secs(10);
+/// How long a mount may be away from a server that lives before it is forgotten.
+const AWAY: Duration = Duration::from_secs(60);
 /// Sessions of lost connections that are kept of a client: one more ends the oldest one.
 const EARLIER: usize = 2;
 
@@ -46,8 +49,12 @@ struct Earlier {
 pub(super) struct Client {
     /// Its connection, if it has one, and how it is told something.
     pub connection: Option<(u64, Arc<Outbox>)>,
-    /// The key of its machine, if it came by one.
-    pub key: Option<Fingerprint>,
+    /// Whose it is; none of the server's own user, and of root.
+    pub whose: Option<Whose>,
+    /// It is a program, and not a kernel.
+    pub is_program: bool,
+    /// How its kernel is told what others change, by its last connection.
+    notices: Option<Arc<Notices>>,
     /// It may repeat and reclaim.
     pub returning: Option<Progress>,
     /// When it came or went last.
@@ -82,11 +89,13 @@ pub(in crate::server) enum Repeated {
 
 impl Default for Client {
     fn default() -> Self {
-        let (connection, key, returning, busy, earlier, places) = Default::default();
+        let (connection, whose, notices, returning, busy, earlier, places) = Default::default();
         let (forfeits, keeps, synced) = (false, HashMap::new(), HashMap::new());
         Self {
             connection,
-            key,
+            whose,
+            is_program: false,
+            notices,
             returning,
             since: Instant::now(),
             forfeits,
@@ -100,11 +109,20 @@ impl Default for Client {
 }
 
 impl Client {
-    /// A connection of it. An older one has no say any more, and ends.
-    pub fn connects(&mut self, connection: (u64, Arc<Outbox>), now: Instant, returns: bool) {
-        self.busy.insert(connection.0);
-        if let Some((_, older)) = self.connection.replace(connection) {
+    /// A connection of it. An older one has no say any more, and ends; what its kernel was to be
+    /// told by that it is told by this one.
+    pub fn connects(
+        &mut self,
+        (number, outbox, notices): (u64, Arc<Outbox>, Arc<Notices>),
+        now: Instant,
+        returns: bool,
+    ) {
+        self.busy.insert(number);
+        if let Some((_, older)) = self.connection.replace((number, outbox)) {
             older.cut();
+        }
+        if let Some(older) = self.notices.replace(notices.clone()) {
+            older.go_on(&notices);
         }
         self.since = now;
         self.returning =
@@ -121,10 +139,13 @@ impl Client {
         self.busy.first().is_some_and(|oldest| *oldest < connection)
     }
 
-    /// A connection is lost: its session keeps what it has. Which session is to be ended instead.
+    /// A connection is lost: its session keeps what it has. Which session is to be ended instead:
+    /// the oldest one knows what the kernel knows.
     pub fn keeps_session(&mut self, service: Arc<dyn FileService>) -> Option<Arc<dyn FileService>> {
         self.earlier.push(Earlier { service, since: Instant::now() });
-        (self.earlier.len() > EARLIER).then(|| self.earlier.remove(0).service)
+        let more = self.earlier.len() > EARLIER;
+        self.forfeits |= more;
+        more.then(|| self.earlier.remove(1).service)
     }
 
     /// Sessions of lost connections whose term is over are not kept any more.
@@ -139,6 +160,18 @@ impl Client {
     /// The client has what it wanted of its earlier sessions.
     pub fn take_earlier(&mut self) -> Vec<Arc<dyn FileService>> {
         self.earlier.drain(..).map(|earlier| earlier.service).collect()
+    }
+
+    /// Is it away for so long that it is forgotten? That of a program that is away is longer away
+    /// than its session.
+    pub fn is_away(&self, now: Instant) -> bool {
+        let limit = if self.is_program { TERM } else { AWAY };
+        self.is_gone() && now - self.since > limit
+    }
+
+    /// Is it away, and its session has ended?
+    pub fn is_gone(&self) -> bool {
+        self.connection.is_none() && !self.has_earlier()
     }
 
     /// Is there a session of a lost connection that keeps something?

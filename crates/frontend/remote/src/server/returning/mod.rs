@@ -4,20 +4,23 @@
 mod book;
 mod calls;
 mod client;
+mod epochs;
 mod keeper;
 mod sessions;
 mod state;
 
 pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
+pub use epochs::{Begins, VolumeEpoch, give_up_book, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
 
+use super::identity::Whose;
+use super::notices::Notices;
 use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
-use siftfs_keys::Fingerprint;
-use siftfs_proto::{FileService, Owed, Recovered, Reply};
+use siftfs_proto::{FileService, Owed, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -34,7 +37,8 @@ const ANEW: Duration = Duration::from_secs(2);
 /// How often a call that waits looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where a server has its book, and what a recovery found before it opened the volume.
+/// Where a server has its book, and what it has to know of the volume. What a recovery found is in
+/// the book by then ([`note_epoch`]).
 #[derive(Debug, Default)]
 pub struct Before {
     /// The book's path; without one, nothing survives the server.
@@ -43,15 +47,15 @@ pub struct Before {
     /// granted to clients whose callers are checked; it is made if it is not there.
     pub secret: Option<PathBuf>,
     /// The volume's epoch.
-    pub epoch: u64,
-    /// What the volume's recovery found; `None` if there was none, or nobody knows.
-    pub found: Option<Arc<Recovered>>,
+    pub epoch: VolumeEpoch,
+    /// The volume had to be recovered: there may have been a server with clients.
+    pub recovered: bool,
 }
 
 /// The clients of a server that come back.
 pub(super) struct Clients {
     pub instance: u64,
-    epoch: u64,
+    epoch: VolumeEpoch,
     volume: [u8; 16],
     /// Where the book is.
     path: Option<PathBuf>,
@@ -69,6 +73,16 @@ pub(super) struct Clients {
 pub(super) struct Connection {
     pub client: u64,
     number: u64,
+}
+
+/// A client that comes, or comes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comes {
+    pub returning: Returning,
+    /// Whose it is; none of the server's own user, and of root.
+    pub whose: Option<Whose>,
+    /// It is a program, and not a kernel.
+    pub is_program: bool,
 }
 
 /// How a connection ends.
@@ -107,17 +121,19 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: path, epoch, found, .. } = before;
+        let Before { book: path, epoch, recovered, .. } = before;
         let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
-        match (parts.last_mut(), found) {
-            (Some((_, newest)), _) if newest.ended => {}
-            (Some((_, newest)), Some(found)) if newest.epoch == found.epoch => {
-                newest.found = Some((*found).clone());
+        let mut is_unknown = parts.is_empty() && path.is_some() && recovered;
+        if let Some((_, newest)) = parts.last_mut() {
+            match newest.fits(epoch) {
+                true => newest.epochs.clear(),
+                // The volume was served, or recovered, elsewhere since: nothing is known of what
+                // clients have kept.
+                false => {
+                    parts.clear();
+                    is_unknown = true;
+                }
             }
-            // The volume was served, or recovered, elsewhere since: nothing is known of what
-            // clients have kept.
-            (Some(_), _) => parts.clear(),
-            (None, _) => {}
         }
         // Two deaths in a row may leave clients of both; older ones had their grace time.
         let keep = parts.len().saturating_sub(4);
@@ -135,8 +151,9 @@ impl Clients {
         parts.pop();
         let state = State {
             clients: HashMap::new(),
-            open: expected.is_empty(),
+            open: expected.is_empty() && !is_unknown,
             expected,
+            is_unknown,
             until: Instant::now() + GRACE,
             latest: Instant::now() + 2 * GRACE,
             durable: 0,
@@ -169,6 +186,16 @@ impl Clients {
         let mut state = self.lock();
         let now = Instant::now();
         (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
+        // Also for nobody: a server that finds none knows that there may have been clients.
+        if state.book.is_none()
+            && let Some(path) = &self.path
+        {
+            let part = Part { epoch: self.epoch, ..Part::default() };
+            match Book::write(path, self.volume, &[(self.instance, part)]) {
+                Ok(book) => state.book = Some(book),
+                Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
+            }
+        }
     }
 
     /// A client opens a session.
@@ -177,16 +204,15 @@ impl Clients {
     /// There are too many, or the book cannot be written.
     pub fn arrive(
         &self,
-        returning: Returning,
-        key: Option<Fingerprint>,
-        outbox: &Arc<Outbox>,
+        comes: Comes,
+        (outbox, notices): (&Arc<Outbox>, &Arc<Notices>),
     ) -> Result<(Back, Connection)> {
-        let Returning { client: id, instance } = returning;
+        let Comes { returning: Returning { client: id, instance }, whose, is_program } = comes;
         let mut state = self.lock();
         let now = Instant::now();
         state.forget(now);
         if !state.clients.contains_key(&id) {
-            state.has_room(key)?;
+            state.make_room(whose)?;
         }
         state.connections += 1;
         let number = state.connections;
@@ -214,8 +240,8 @@ impl Clients {
         }
         let client = state.clients.entry(id).or_default();
         let returns = known && !matches!(back, Back::New | Back::Unknown);
-        client.key = key;
-        client.connects((number, outbox.clone()), now, returns);
+        (client.whose, client.is_program) = (whose, is_program);
+        client.connects((number, outbox.clone(), notices.clone()), now, returns);
         client.forfeits |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
@@ -284,7 +310,7 @@ impl Clients {
                 true => self.once(connection, (*place, *number, *number), over),
                 false => Verdict::Over,
             },
-            (_, None) => match self.wait_open(&over) {
+            (_, None | Some(Change::Loose)) => match self.wait_open(&over) {
                 true => Verdict::Run,
                 false => Verdict::Over,
             },
@@ -445,7 +471,7 @@ impl Clients {
             | Change::Kept(Kept { place, number, .. }) => {
                 client.end((*place, *number), (result, owed), done);
             }
-            Change::Reclaim => {}
+            Change::Reclaim | Change::Loose => {}
         }
         if done.order != 0 {
             client.keeps(file, done.order);
@@ -531,7 +557,7 @@ impl Clients {
             // Nobody comes back.
             Some(book) if state.clients.is_empty() && state.expected.is_empty() => book.remove(),
             Some(mut book) => {
-                let replies = state.replies(self.epoch);
+                let replies = state.replies(self.epoch.number);
                 book.ended(&replies)
             }
             None => Ok(()),

@@ -42,9 +42,22 @@ fn outbox() -> Arc<Outbox> {
     Arc::new(Outbox::new(Arc::new(Nobody)))
 }
 
-fn server(path: &Path, epoch: u64, found: Option<Recovered>) -> Arc<Clients> {
-    let before =
-        Before { book: Some(path.into()), epoch, found: found.map(Arc::new), ..Before::default() };
+fn epoch(number: u64) -> VolumeEpoch {
+    VolumeEpoch { number, nonce: 100 * number }
+}
+
+/// A volume's epoch begins, of which the header names the one before; and that was recovered.
+fn begins(path: &Path, last: u64, next: u64, found: Option<&Recovered>) {
+    let (last, next) = (epoch(last), epoch(next));
+    note_epoch(path, Begins { volume: VOLUME, last, next, found }).unwrap();
+}
+
+/// A server that has opened the volume, in this epoch, and has found what one before it left.
+fn server(path: &Path, number: u64, found: Option<Recovered>) -> Arc<Clients> {
+    let last = found.as_ref().map_or(number - 1, |found| found.epoch);
+    begins(path, last, number, found.as_ref());
+    let (epoch, recovered) = (epoch(number), found.is_some());
+    let before = Before { book: Some(path.into()), epoch, recovered, ..Before::default() };
     Arc::new(Clients::new(VOLUME, before).unwrap())
 }
 
@@ -53,7 +66,20 @@ fn found(epoch: u64) -> Option<Recovered> {
 }
 
 fn arrive(clients: &Clients, client: u64, instance: u64) -> (Back, Connection) {
-    clients.arrive(Returning { client, instance }, None, &outbox()).unwrap()
+    let returning = Returning { client, instance };
+    comes(clients, Comes { returning, whose: None, is_program: false }).unwrap()
+}
+
+fn comes(clients: &Clients, comes: Comes) -> Result<(Back, Connection)> {
+    let outbox = outbox();
+    let notices = Arc::new(Notices::new(outbox.clone()));
+    clients.arrive(comes, (&outbox, &notices))
+}
+
+fn program(clients: &Clients, client: u64, whose: Option<Whose>) -> Result<Connection> {
+    let returning = Returning { client, instance: 0 };
+    let program = Comes { returning, whose, is_program: true };
+    comes(clients, program).map(|(_, connection)| connection)
 }
 
 fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
@@ -401,6 +427,38 @@ fn a_lost_connection_keeps_its_session() {
     assert_eq!(leave(&clients, seventh, Leaving::ForGood), 2, "all that there is of it");
 }
 
+/// Programs come and go: one that has left is forgotten at once, one that is away soon, and where
+/// there is no room the one that has ended is the first to go. One key has not all the room.
+#[test]
+fn programs_make_room() {
+    let clients = Clients::new(VOLUME, Before::default()).unwrap();
+    let key = Some([1; 32]);
+    let all: Vec<_> = (1..=64).map(|id| program(&clients, id, key).unwrap()).collect();
+    assert!(matches!(program(&clients, 100, key), Err(Error::Refused(_))), "one too many");
+    program(&clients, 101, Some([2; 32])).unwrap();
+    assert_eq!(leave(&clients, all[0], Leaving::ForGood), 1);
+    let next = program(&clients, 102, key).unwrap();
+    // The connection is lost, and its client may come back.
+    assert_eq!(leave(&clients, next, Leaving::Lost), 0);
+    assert!(matches!(program(&clients, 103, key), Err(Error::Refused(_))), "it is waited for");
+    assert_eq!(leave(&clients, all[1], Leaving::Ended), 1);
+    program(&clients, 104, key).unwrap();
+    assert!(clients.take_gone().contains(&2), "its process had ended");
+
+    let (_, mount) = arrive(&clients, 200, 0);
+    let other = program(&clients, 201, None).unwrap();
+    assert_eq!(leave(&clients, mount, Leaving::Ended), 1);
+    assert_eq!(leave(&clients, other, Leaving::Ended), 1);
+    let known = |after: u64| {
+        let mut state = clients.lock();
+        state.forget(Instant::now() + Duration::from_secs(after));
+        [200, 201].map(|id| state.clients.contains_key(&id))
+    };
+    assert_eq!(known(5), [true, true]);
+    assert_eq!(known(11), [true, false]);
+    assert_eq!(known(61), [false, false]);
+}
+
 /// A change of names that a server carried out before it ended in order, and whose answer the
 /// client may not have got, is there at the next one. A write is made again, and what failed is
 /// tried again.
@@ -462,4 +520,48 @@ fn the_grace_time_ends() {
     let (back, late) = arrive(&second, 2, first.instance);
     assert_eq!(back, Back::Unknown);
     assert!(matches!(admit(&second, late, kept(first.instance, 1, 0, 1)), Verdict::Refused(_)));
+}
+
+/// A server dies when the volume is recovered and open, and before it has a part of its own. The
+/// next one finds an epoch with nothing in it, and knows the clients of the one before.
+#[test]
+fn a_death_before_the_own_part_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    arrive(&first, 1, 0);
+    let of = first.instance;
+    begins(&path, 4, 5, found(4).as_ref());
+    begins(&path, 5, 6, None);
+    let second = server(&path, 7, found(6));
+    let (back, connection) = arrive(&second, 1, of);
+    assert_eq!(back, Back::Again);
+    assert!(is_there(&admit(&second, connection, kept(of, 1, 50, 1))));
+    assert!(runs(&admit(&second, connection, kept(of, 2, 51, 2))));
+}
+
+/// A server that had to recover its volume and finds no book does not know for whom to wait: it
+/// waits the grace time out. One that finds the book of a server without clients does not.
+#[test]
+fn a_server_without_a_book_waits_for_those_that_it_does_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 5, found(4));
+    first.listens();
+    assert!(!first.is_open());
+    let (_, connection) = arrive(&first, 1, 0);
+    assert!(!first.is_open(), "one that comes is not all of them");
+    let begun = Instant::now();
+    assert!(first.wait_open(&|| false));
+    let waited = begun.elapsed();
+    assert!(waited > GRACE / 2 && waited < GRACE + Duration::from_secs(1), "{waited:?}");
+    leave(&first, connection, Leaving::ForGood);
+    drop(first);
+    assert!(path.exists());
+    let second = server(&path, 6, found(5));
+    assert!(second.is_open(), "a book that names nobody");
+    second.listens();
+    second.ended().unwrap();
+    assert!(!path.exists());
+    assert!(server(&path, 7, None).is_open(), "there was nothing to recover");
 }

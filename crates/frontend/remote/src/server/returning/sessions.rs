@@ -3,6 +3,7 @@
 
 use super::client::Client;
 use super::{ANEW, Clients, Connection, Leaving, Over};
+use siftfs_base::{Error, Result};
 use siftfs_proto::FileService;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,6 +51,23 @@ impl Clients {
         state.returned();
         self.changed.notify_all();
         over
+    }
+
+    /// What a session changes that lends for this client's programs is the client's. Such a
+    /// connection has no say in how the client comes back.
+    ///
+    /// # Errors
+    /// The client is not there.
+    pub fn beside(&self, client: u64) -> Result<Connection> {
+        match self.lock().clients.contains_key(&client) {
+            true => Ok(Connection { client, number: 0 }),
+            false => Err(Error::Refused("it lends for a mount that is not there".into())),
+        }
+    }
+
+    /// Has the client not brought back yet all that it wants to?
+    pub fn is_returning(&self, connection: Connection) -> bool {
+        self.lock().of(connection).is_some_and(|client| client.returning.is_some())
     }
 
     /// May a client have its locks again? Not if its session was ended: they may have been another

@@ -3,19 +3,17 @@
 use super::book::{Book, Part};
 use super::client::{Client, Progress};
 use super::{Connection, GRACE};
+use crate::server::identity::Whose;
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_calls::Kept;
-use siftfs_keys::Fingerprint;
 use siftfs_proto::Recovered;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long a client may be away from a server that lives before it is forgotten.
-const AWAY: Duration = Duration::from_secs(60);
 /// Clients that a server knows.
 const CLIENTS: usize = 256;
-/// Of those, clients with the same key.
-const OF_ONE_KEY: usize = 32;
+/// Of those, clients of the same key or user.
+const OF_ONE: usize = 64;
 /// How long others wait for clients that go on coming back, but do not come to the end.
 const ALL: Duration = Duration::from_secs(30);
 
@@ -23,6 +21,9 @@ pub(super) struct State {
     pub clients: HashMap<u64, Client>,
     /// Clients of which nothing was heard yet since the server before died.
     pub expected: HashSet<u64>,
+    /// There may be clients of a server before of which nothing is known. They do not come back,
+    /// but their kernels show what they know for a term.
+    pub is_unknown: bool,
     /// Everybody goes on: all have returned, or the grace time is over.
     pub open: bool,
     pub until: Instant,
@@ -38,18 +39,29 @@ pub(super) struct State {
 }
 
 impl State {
-    /// May one more client with this key come?
+    /// Makes room for one more client of this key or user: programs that have most likely ended are
+    /// forgotten first.
     ///
     /// # Errors
     /// A message.
-    pub fn has_room(&self, key: Option<Fingerprint>) -> Result<()> {
+    pub fn make_room(&mut self, whose: Option<Whose>) -> Result<()> {
+        if self.has_room(whose).is_err() {
+            let ended = |client: &Client| client.is_program && client.is_gone();
+            self.forget_those(ended);
+        }
+        self.has_room(whose)
+    }
+
+    fn has_room(&self, whose: Option<Whose>) -> Result<()> {
         let refuse = |why| Err(Error::Refused(why));
         if self.clients.len() >= CLIENTS {
             return refuse(format!("too many clients come back, at most {CLIENTS}"));
         }
-        let own = self.clients.values().filter(|client| client.key == key).count();
-        match key.is_some() && own >= OF_ONE_KEY {
-            true => refuse(format!("too many clients of one key come back, at most {OF_ONE_KEY}")),
+        let own = self.clients.values().filter(|client| client.whose == whose).count();
+        match whose.is_some() && own >= OF_ONE {
+            true => {
+                refuse(format!("too many clients of one key or user come back, at most {OF_ONE}"))
+            }
             false => Ok(()),
         }
     }
@@ -89,6 +101,7 @@ impl State {
     pub fn look(&mut self) {
         let now = Instant::now();
         if now >= self.until {
+            self.is_unknown = false;
             let late: Vec<u64> = self.expected.drain().collect();
             for client in late {
                 tracing::warn!(client, "a client has not come back: nobody waits for it any more");
@@ -109,15 +122,19 @@ impl State {
 
     /// Does anybody return still?
     pub fn returned(&mut self) {
-        self.open |= self.expected.is_empty()
+        self.open |= !self.is_unknown
+            && self.expected.is_empty()
             && self.clients.values().all(|client| client.returning.is_none());
     }
 
     /// Clients that are away for too long are not waited for after a death.
     pub fn forget(&mut self, now: Instant) {
-        let away = |c: &Client| c.connection.is_none() && !c.has_earlier() && now - c.since > AWAY;
+        self.forget_those(|client| client.is_away(now));
+    }
+
+    fn forget_those(&mut self, which: impl Fn(&Client) -> bool) {
         let gone: Vec<u64> =
-            self.clients.iter().filter(|(_, c)| away(c)).map(|(id, _)| *id).collect();
+            self.clients.iter().filter(|(_, c)| which(c)).map(|(id, _)| *id).collect();
         for client in gone {
             self.clients.remove(&client);
             self.strike_out(client);

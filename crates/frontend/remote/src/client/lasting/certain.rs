@@ -1,0 +1,242 @@
+//! For how long what the kernel knows counts: the client asks its server again and again whether
+//! the session is there (`docs/design/lost-server.md`, "What a kernel knows without a connection").
+//!
+//! Only when a question was *sent* says something, and only if it was answered. A network may keep
+//! an answer for any time.
+
+use super::{Client, Shared};
+use crate::term::{DOUBT, EVERY, moment};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use siftfs_base::{Error, Result};
+use siftfs_proto::Cache;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// What is told counts until the newest answered question is that old: the kernel takes a moment to
+/// take an answer, and a server's clock may run a little faster.
+const COUNTS: Duration = Duration::from_millis(3500);
+/// A server that gives signs of life is given up when it leaves this number of questions in a row
+/// unanswered.
+const SILENT: usize = 10;
+/// How often a call that waits looks whether its session is over.
+const LOOK: Duration = Duration::from_millis(200);
+
+type Kernel = Option<Arc<dyn Cache>>;
+
+/// What is certain of the session.
+pub(super) struct Certain {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// The connection by which is asked; none while it is lost.
+    link: Option<(u64, Weak<Client>)>,
+    next: u64,
+    /// Questions that are not answered, and when they were asked.
+    open: VecDeque<(u64, Duration)>,
+    /// When the newest question was asked, answered or not.
+    last: Duration,
+    /// When the newest question was asked that was answered.
+    since: Duration,
+    /// The kernel was told to forget, and no question was answered since.
+    doubts: bool,
+}
+
+/// What the thread that asks is to do.
+enum Due {
+    Ask(Arc<Client>, u64),
+    Doubt,
+    GiveUp(Arc<Client>),
+    Nothing,
+}
+
+impl Certain {
+    /// Of a session that speaks for a kernel, or for none, of which nothing has to be certain.
+    pub fn new(kernel: &Kernel) -> Self {
+        let (link, next, open) = Default::default();
+        let now = kernel.as_ref().map_or(Duration::ZERO, |_| moment());
+        let state = State { link, next, open, last: now, since: now, doubts: true };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection was made, and its session opened, which was asked for at this moment.
+    pub fn connects(
+        &self,
+        (number, client): (u64, &Arc<Client>),
+        asked: Duration,
+        kernel: &Kernel,
+    ) {
+        let mut state = self.lock();
+        // It may have been lost already, and have said so.
+        if kernel.is_none() || client.lost().is_some() {
+            return;
+        }
+        state.link = Some((number, Arc::downgrade(client)));
+        state.open.clear();
+        state.last = asked;
+        self.is_certain(&mut state, asked, kernel);
+    }
+
+    /// A question was answered.
+    pub fn answered(&self, connection: u64, question: u64, kernel: &Kernel) {
+        let mut state = self.lock();
+        if state.link.as_ref().is_none_or(|(number, _)| *number != connection) {
+            return;
+        }
+        let Some(at) = state.open.iter().position(|(number, _)| *number == question) else {
+            return;
+        };
+        let asked = state.open.drain(..=at).next_back().map(|(_, asked)| asked);
+        asked.iter().for_each(|asked| self.is_certain(&mut state, *asked, kernel));
+    }
+
+    fn is_certain(&self, state: &mut State, asked: Duration, kernel: &Kernel) {
+        state.since = state.since.max(asked);
+        let age = moment().saturating_sub(state.since);
+        // The answer came too late.
+        if age >= DOUBT {
+            return;
+        }
+        kernel.iter().for_each(|kernel| kernel.trusts(COUNTS.saturating_sub(age)));
+        if std::mem::take(&mut state.doubts) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// A connection is lost: the kernel is about to be told to forget.
+    pub fn lost(&self, connection: u64, kernel: &Kernel) {
+        let mut state = self.lock();
+        if state.link.as_ref().is_some_and(|(number, _)| *number == connection) {
+            state.link = None;
+            state.doubts = true;
+            kernel.iter().for_each(|kernel| kernel.trusts(Duration::ZERO));
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until the session of this connection is certainly there. False if the connection is
+    /// lost, or `over`.
+    pub fn wait(&self, connection: u64, over: impl Fn() -> bool) -> bool {
+        let mut state = self.lock();
+        loop {
+            if state.link.as_ref().is_none_or(|(number, _)| *number != connection) {
+                return false;
+            }
+            // Also where the thread that asks is late.
+            if !state.doubts && moment().saturating_sub(state.since) < COUNTS {
+                return true;
+            }
+            if over() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What is due now, and the moment when something is due again.
+    fn look(&self, kernel: &Kernel) -> (Due, Duration) {
+        let mut state = self.lock();
+        let now = moment();
+        let age = now.saturating_sub(state.since);
+        if !state.doubts && age >= DOUBT {
+            state.doubts = true;
+            kernel.iter().for_each(|kernel| kernel.trusts(Duration::ZERO));
+            return (Due::Doubt, now);
+        }
+        let doubt = if state.doubts { now + EVERY } else { state.since + DOUBT };
+        let client = state.link.as_ref().and_then(|(_, client)| client.upgrade());
+        let Some(client) = client else { return (Due::Nothing, doubt.min(now + EVERY)) };
+        if state.open.len() >= SILENT {
+            state.open.clear();
+            return (Due::GiveUp(client), now + EVERY);
+        }
+        let next = state.last + EVERY;
+        if now < next {
+            return (Due::Nothing, next.min(doubt));
+        }
+        state.next += 1;
+        let question = state.next;
+        state.last = now;
+        state.open.push_back((question, now));
+        (Due::Ask(client, question), doubt.min(now + EVERY))
+    }
+}
+
+/// Starts the thread that asks. It ends with the session.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
+    let failed =
+        |e: &dyn std::fmt::Display| Error::Refused(format!("cannot start a session's thread: {e}"));
+    // It goes on while the machine is suspended, and wakes the thread as soon as that is over.
+    let flags = TimerfdFlags::CLOEXEC;
+    let timer = timerfd_create(TimerfdClockId::Boottime, flags).map_err(|e| failed(&e))?;
+    let shared = Arc::downgrade(shared);
+    let thread = std::thread::Builder::new().name("siftfs-asks".into());
+    thread.spawn(move || ask(&shared, &timer)).map(drop).map_err(|e| failed(&e))
+}
+
+fn ask(shared: &Weak<Shared>, timer: &OwnedFd) {
+    loop {
+        let next = {
+            let Some(shared) = shared.upgrade() else { return };
+            if shared.lock().leaving {
+                return;
+            }
+            let (due, next) = shared.certain.look(&shared.cache);
+            match due {
+                // One that cannot be sent is not answered.
+                Due::Ask(client, question) => drop(client.asks(question)),
+                Due::Doubt => shared.doubt(),
+                Due::GiveUp(client) => {
+                    tracing::warn!("the server gives signs of life, and answers no question");
+                    client.cut();
+                }
+                Due::Nothing => {}
+            }
+            next
+        };
+        wait_until(timer, next);
+    }
+}
+
+impl Shared {
+    fn doubt(&self) {
+        tracing::warn!(
+            server = self.peer_name(),
+            "the server has not answered for {DOUBT:?}: the kernel forgets what it knows"
+        );
+        if let Some(kernel) = &self.cache {
+            kernel.doubts(self.looked_up.generations());
+        }
+    }
+}
+
+/// Waits until a moment of this machine. A timer that fails is as one that is over a little later.
+fn wait_until(timer: &OwnedFd, moment: Duration) {
+    let at = Timespec::try_from(moment.max(Duration::from_nanos(1))).unwrap_or_default();
+    let once = Itimerspec { it_interval: Timespec::default(), it_value: at };
+    let set = timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once);
+    let waited =
+        set.and_then(|_| rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])));
+    if let Err(error) = waited {
+        tracing::debug!(%error, "a timer");
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+#[path = "certain_tests.rs"]
+mod tests;
