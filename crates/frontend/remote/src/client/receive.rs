@@ -33,7 +33,7 @@ pub(super) struct Incoming {
 /// What came of a message.
 enum Came {
     /// The answer of a call.
-    Answer(u32),
+    Answer,
     Other,
     End,
 }
@@ -62,7 +62,7 @@ impl Link {
                 if let Some(error) = &incoming.ended {
                     break Some(error.clone());
                 }
-                let answer = matches!(self.next(&mut incoming), Came::Answer(_));
+                let answer = matches!(self.next(&mut incoming), Came::Answer);
                 // Where the next call comes soon, its caller is to receive.
                 if answer && incoming.note_answer() && !self.is_due() && !self.slots.are_awaited() {
                     break None;
@@ -86,22 +86,24 @@ impl Link {
 
     /// Waits for the answer of the call in `slot`, and receives meanwhile if no other thread does.
     pub fn answer_of(&self, entry: &Entry<'_>, slot: u32) -> Said {
-        entry.wait(slot, || {
-            let Some(mut incoming) = self.desk.try_take(|it| it.ended.is_none()) else { return };
-            loop {
-                match self.next(&mut incoming) {
-                    Came::Answer(of) => {
-                        incoming.note_answer();
-                        if of == slot {
-                            break;
-                        }
-                    }
-                    Came::Other => {}
-                    Came::End => return,
+        entry.wait(slot, || self.receive_for(slot))
+    }
+
+    /// Receives until the answer of the call in `slot` is there, if no other thread receives. Such
+    /// a thread may have received it after its caller had looked for it: so that is looked for
+    /// before each message, with the receiver taken.
+    fn receive_for(&self, slot: u32) {
+        let Some(mut incoming) = self.desk.try_take(|it| it.ended.is_none()) else { return };
+        while !self.slots.has_answer(slot) {
+            match self.next(&mut incoming) {
+                Came::Answer => {
+                    incoming.note_answer();
                 }
+                Came::Other => {}
+                Came::End => return,
             }
-            self.lay_down(incoming);
-        })
+        }
+        self.lay_down(incoming);
     }
 
     /// Lays the receiver down: the next caller that waits is to take it. The session's own thread
@@ -123,9 +125,7 @@ impl Link {
         let error = match incoming.receiver.recv(None) {
             Ok(Received::Message(message)) => {
                 let came = match &message {
-                    FromServer::Answer { slot, .. } | FromServer::Owing { slot, .. } => {
-                        Came::Answer(*slot)
-                    }
+                    FromServer::Answer { .. } | FromServer::Owing { .. } => Came::Answer,
                     _ => Came::Other,
                 };
                 match self.take(message) {
@@ -256,3 +256,7 @@ impl Link {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

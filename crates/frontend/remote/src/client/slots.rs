@@ -188,6 +188,12 @@ impl Slots {
         true
     }
 
+    /// Is the answer of the call in `slot` there, which its caller has not taken?
+    pub fn has_answer(&self, slot: u32) -> bool {
+        let state = self.lock();
+        state.slots.get(slot as usize).is_some_and(|found| found.answer.is_some())
+    }
+
     /// Do callers wait for answers, and do not receive?
     pub fn are_awaited(&self) -> bool {
         let state = self.lock();
