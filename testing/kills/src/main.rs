@@ -33,8 +33,8 @@ struct Args {
     /// Only these: mounts with programs that have private logs, without, or of a volume that a
     /// server has (accel,plain,served), placements (local,unix,tcp,fallback), deaths of the device
     /// process (kill,twice,term,stop,away) and of the server
-    /// (server,server-twice,server-term,server-stop,server-and-device; by name alone
-    /// server-recovering,nameless), ends of a round
+    /// (server,server-twice,server-recovering,server-term,server-stop,server-and-device), files
+    /// without a name in each served round (nameless), ends of a round
     /// (unmount,host,host-then-device,device-then-host,takeover,host-in-unmount,device-in-unmount)
     /// and of a served one (unmount,client,client-then-server,server-then-client,all,
     /// client-in-unmount,server-in-unmount)

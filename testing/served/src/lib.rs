@@ -2,6 +2,7 @@
 //! processes.
 
 mod bounded;
+pub mod returning;
 
 pub use bounded::{BoundedVolume, line};
 

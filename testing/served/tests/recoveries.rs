@@ -2,105 +2,14 @@
 //! flush of their recoveries: the one that serves at last knows the clients
 //! (`docs/design/lost-server.md`, "The book").
 
-use siftfs_base::{Error, InodeNr, Result, SystemClock};
-use siftfs_crash::{fault_device, media_of};
+use siftfs_base::InodeNr;
+use siftfs_crash::fault_device;
 use siftfs_device::{Cut, Device, FaultDevice, Image};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
-use siftfs_proto::{Cache, Credentials, FileService, Notice, ROOT_INO, RenameMode, Reply, Request};
-use siftfs_remote::{Address, Before, Claim, FileProtocol, Lasting, Patience, transport};
-use siftfs_served::Setup;
-use siftfs_transport::{Sender, reach};
+use siftfs_placement::{LocalVolume, MkfsOptions, mkfs_on};
+use siftfs_proto::{ROOT_INO, RenameMode, Request};
+use siftfs_served::returning::{Mount, leave_books, open, serve};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// How long a client may take to come back.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// A kernel that has nothing in its cache.
-struct Cached;
-
-impl Cache for Cached {
-    fn take_back(&self, _: Notice) {}
-    fn forget_all(&self, _: Notice) {}
-}
-
-type Wire = Arc<dyn Sender<siftfs_calls::ToServer>>;
-
-/// A mount's session, and where it finds its server, if it may.
-struct Mount {
-    session: Lasting,
-    server: Arc<Mutex<Option<Address>>>,
-    wire: Arc<Mutex<Option<Wire>>>,
-}
-
-impl Mount {
-    fn new(address: &Address) -> Self {
-        let server = Arc::new(Mutex::new(Some(address.clone())));
-        let wire = Arc::new(Mutex::new(None));
-        let (at, kept) = (server.clone(), wire.clone());
-        let dial = move || {
-            let Some(address) = at.lock().unwrap().clone() else {
-                return Err(Error::Refused("the server is dead".into()));
-            };
-            let end = reach::<FileProtocol>(&address, &transport(), None)?;
-            *kept.lock().unwrap() = Some(end.sender.clone());
-            Ok(end)
-        };
-        let cache = Some(Arc::new(Cached) as Arc<dyn Cache>);
-        let about = ("", Claim::Kernel);
-        let session = Lasting::connect(Box::new(dial), about, cache, Patience::Hard).unwrap();
-        Self { session, server, wire }
-    }
-
-    /// Its server is dead: it hears nothing from that any more.
-    fn loses(&self) {
-        *self.server.lock().unwrap() = None;
-        self.wire.lock().unwrap().as_ref().expect("a connection").cut();
-        let begun = Instant::now();
-        while self.session.lost().is_none() {
-            assert!(begun.elapsed() < LIMIT, "the connection was cut");
-            std::thread::yield_now();
-        }
-    }
-
-    fn ask(&self, request: Request) -> Result<Reply> {
-        self.session.call(&Credentials::default(), request)
-    }
-
-    fn create(&self, name: &str) -> InodeNr {
-        let create = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
-        let (attr, _) = self.ask(create).unwrap().created().unwrap();
-        let write = Request::write(attr.ino, 0, name.as_bytes().repeat(100));
-        self.ask(write).unwrap();
-        attr.ino
-    }
-
-    fn fsync(&self, ino: InodeNr) -> Result<Reply> {
-        self.ask(Request::Fsync { file: ino.into(), datasync: false })
-    }
-
-    fn read(&self, name: &str) -> Result<Vec<u8>> {
-        let lookup = Request::Lookup { parent: ROOT_INO, name: name.into() };
-        let ino = self.ask(lookup)?.attr()?.ino;
-        match self.ask(Request::Read { file: ino.into(), offset: 0, len: 4096 })? {
-            Reply::Data(data) => Ok(data),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn open(device: &Arc<FaultDevice>, image: &Image, books: &Path) -> Result<LocalVolume> {
-    let options = OpenOptions { books: Some(books.into()), ..OpenOptions::default() };
-    let clock = Arc::new(SystemClock::default());
-    LocalVolume::open_on(media_of(device, image), clock, &options, Threads::Real)
-}
-
-fn serve(volume: &LocalVolume) -> Setup {
-    let served = volume.served("volume");
-    let before = Before { secret: None, ..served.before() };
-    Setup::after(served, before)
-}
+use std::sync::Arc;
 
 /// What a server leaves that dies, and its client.
 struct Dead {
@@ -125,10 +34,7 @@ fn dead(books: &Path) -> Dead {
     mount.ask(Request::Rename { parent, name, new_parent: parent, new_name, mode }).unwrap();
     mount.loses();
     // What it does from here on, nobody sees.
-    for entry in std::fs::read_dir(alive.path()).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), books.join(entry.file_name())).unwrap();
-    }
+    leave_books(alive.path(), books);
     let image = device.image(Cut::LoseAll);
     drop(setup);
     volume.abandon();
@@ -152,7 +58,7 @@ fn comes_back(dead: &Dead, image: &Image, books: &Path, what: &str) {
     let device = Arc::new(fault_device(image.clone(), 1));
     let volume = open(&device, image, books).unwrap_or_else(|e| panic!("{what}: {e}"));
     let setup = serve(&volume);
-    *dead.mount.server.lock().unwrap() = Some(setup.address.clone());
+    dead.mount.finds(&setup.address);
     for (name, was) in [("lost", "lost"), ("renamed", "synced")] {
         let read = dead.mount.read(name);
         assert!(read.as_deref() == Ok(was.repeat(100).as_bytes()), "{what}: {name}");

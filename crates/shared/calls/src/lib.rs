@@ -25,7 +25,7 @@ use siftfs_proto::{Credentials, LeaseId, Reply, Request, Rights};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// holds it to that.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Longest message in bytes: a compound with all the data and results that it may have.
 pub const MAX_MESSAGE: u64 = 20 << 20;
@@ -136,6 +136,9 @@ pub enum Change {
     Reclaim,
 }
 
+/// Servers at most that die one after the other before one of them answers the same repetition.
+pub const TRIES: usize = 8;
+
 /// A change that a server answered which has died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -151,8 +154,9 @@ pub struct Kept {
     pub place: u32,
     /// The number in that place.
     pub number: u64,
-    /// The number by which it was repeated at a server that died before it answered; 0 for none.
-    pub tried: u64,
+    /// The numbers by which it was repeated at servers that died before they answered; 0 where
+    /// there were fewer.
+    pub tried: [u64; TRIES],
 }
 
 /// What a server has let a client do with an inode.

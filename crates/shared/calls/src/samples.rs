@@ -340,7 +340,15 @@ pub fn to_server() -> Vec<ToServer> {
 
 fn changes() -> impl Iterator<Item = Change> {
     let (place, number, inode) = (63, 5, Some((12, 3)));
-    let kept = Kept { instance: 9, order: 8, lsn: 7, inode, place, number, tried: 4 };
+    let kept = Kept {
+        instance: 9,
+        order: 8,
+        lsn: 7,
+        inode,
+        place,
+        number,
+        tried: [4, 3, 2, 1, 0, 0, 0, 0],
+    };
     let once = Change::Once { place, number };
     let absolute = Change::Absolute { place, number };
     [once, absolute, Change::Kept(kept), Change::Reclaim, Change::Loose].into_iter()

@@ -198,6 +198,19 @@ impl<P: Protocol> Field<P> for [u8; 16] {
     }
 }
 
+impl<P: Protocol, const N: usize> Field<P> for [u64; N] {
+    fn put(&self, out: &mut Writer<P>) {
+        self.iter().for_each(|number| number.put(out));
+    }
+    fn get(from: &mut Reader<'_, P>) -> Result<Self> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = Field::get(from)?;
+        }
+        Ok(numbers)
+    }
+}
+
 /// A run that is sent or has arrived ends within 64 bits.
 fn ends_within(run: &BlockRun) -> bool {
     run.start.checked_add(run.len).is_some()

@@ -2,7 +2,7 @@
 
 use super::{HOLDS, Intruder, ask, call, opening, root};
 use siftfs_base::InodeNr;
-use siftfs_calls::{Change, FromServer, Kept, Returning, ToServer};
+use siftfs_calls::{Change, FromServer, Kept, Returning, TRIES, ToServer};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{ROOT_INO, Reply, Request};
 use std::io;
@@ -81,7 +81,7 @@ pub(super) fn returning(it: &mut Intruder) -> io::Result<()> {
             inode: Some((ino, 0)),
             place: it.rng.below(70) as u32,
             number: it.rng.below(5),
-            tried: 0,
+            tried: [0; TRIES],
         };
         let changes = [
             Change::Kept(kept),

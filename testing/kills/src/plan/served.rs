@@ -13,7 +13,8 @@ pub(super) const INCIDENTS: [&str; 6] = [
     "server-stop",
     "server-and-device",
 ];
-/// What is drawn if it is asked for by name alone: files that are made without a name.
+/// What is so in every round if it is asked for by name, else in some: files are made without a
+/// name.
 pub(super) const NAMED: [&str; 1] = ["nameless"];
 /// How such rounds end.
 pub(super) const ENDS: [&str; 7] = [
@@ -122,7 +123,8 @@ impl Served {
             mount.fallback = None;
         }
         mount.options = kernel.join(",");
-        Self { by, tcp: rng.chance(25), server, nameless: only.names(NAMED[0]) }
+        let nameless = rng.chance(50) || only.names(NAMED[0]);
+        Self { by, tcp: rng.chance(25), server, nameless }
     }
 }
 

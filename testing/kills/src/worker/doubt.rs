@@ -9,14 +9,14 @@ use crate::tree::walk;
 use crate::ways::How;
 use siftfs_base::InodeNr;
 use siftfs_model::{Action, Op, Oracle};
-use siftfs_proto::{Handle, Request};
+use siftfs_proto::{Handle, Request, XattrMode};
 use std::sync::atomic::Ordering;
 
 /// What may be said of a call instead of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// EIO: what several files or names share, and bytes at the end of a file. It was carried out
-    /// as a whole, or not at all.
+    /// EIO: what several files or names share, bytes at the end of a file, and what is refused also
+    /// where it was carried out before. It was carried out as a whole, or not at all.
     Whole,
     /// A command: that the server is lost. It does not wait.
     Command,
@@ -39,6 +39,9 @@ fn kind(prepared: &Prepared) -> Option<Kind> {
         _ if prepared.is_of_a_nameless_file() => Some(Kind::Nameless),
         Request::Publish { .. } | Request::Write { append: true, .. } => Some(Kind::Whole),
         Request::Write { .. } if prepared.how == How::Section => Some(Kind::Whole),
+        Request::SetXattr { mode: XattrMode::Create, .. } | Request::RemoveXattr { .. } => {
+            Some(Kind::Whole)
+        }
         _ => None,
     }
 }

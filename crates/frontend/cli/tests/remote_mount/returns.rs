@@ -149,6 +149,26 @@ fn a_mount_is_unmounted_without_its_server() {
     served.end();
 }
 
+/// So it is where the server dies while it makes durable what was not.
+///
+/// Seen to be told as if all were well when the session is not asked again what it keeps.
+#[test]
+fn an_unmount_says_that_its_server_died_meanwhile() {
+    let mut served = Served::start();
+    let mount = served.mount("m", "");
+    std::fs::write(mount.path("f"), "x").unwrap();
+    let server = served.server.take().unwrap();
+    server.signal(Signal::STOP);
+    let dir = mount.dir().to_string();
+    let ends = std::thread::spawn(move || siftfs(&["umount", &dir]));
+    std::thread::sleep(PAUSE);
+    server.end(Signal::KILL);
+    ends.join().unwrap().fails(1, &["it is unmounted", "may not be there"]);
+    assert!(!mount.is_there());
+    served.server = Some(Server::start(served.setup.volume()));
+    served.end();
+}
+
 /// A mount that is gone with its server keeps others waiting for the grace time and no longer.
 #[test]
 fn others_wait_for_the_grace_time_only() {
@@ -200,6 +220,37 @@ fn a_removal_that_was_durable_is_no_loss() {
     drop(file);
     mount.umount();
     home.umount();
+}
+
+/// An attribute's change is refused that a dead server may have carried out, or may not: one that is
+/// there with another value was not made by it, and of the others nobody can say it.
+///
+/// Seen to fail when each such refusal is taken for the own first attempt.
+#[test]
+fn refusals_of_attributes_are_not_taken_for_success() {
+    let mut served = Served::start();
+    let mount = served.mount("m", "");
+    let file = File::create(mount.path("f")).unwrap();
+    rustix::fs::fsetxattr(&file, "user.a", b"here", XattrFlags::CREATE).unwrap();
+    file.sync_all().unwrap();
+    type Change = fn(&File) -> rustix::io::Result<()>;
+    let other: Change = |file| rustix::fs::fsetxattr(file, "user.a", b"new", XattrFlags::CREATE);
+    let same: Change = |file| rustix::fs::fsetxattr(file, "user.a", b"here", XattrFlags::CREATE);
+    let removal: Change = |file| rustix::fs::fremovexattr(file, "user.b");
+    for (change, expected) in [(other, Errno::EXIST), (same, Errno::IO), (removal, Errno::IO)] {
+        // The call has left when the server dies, and is not carried out.
+        served.server.as_ref().unwrap().signal(Signal::STOP);
+        let theirs = file.try_clone().unwrap();
+        let call = std::thread::spawn(move || change(&theirs));
+        std::thread::sleep(PAUSE);
+        let again = served.restart_after(Signal::KILL, PAUSE);
+        assert_eq!(call.join().unwrap(), Err(expected));
+        served.server = Some(again.join().unwrap());
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    mount.umount();
+    served.end();
 }
 
 /// A section's commit is durable when it is answered: nothing that was written before it is

@@ -4,7 +4,8 @@
 use super::answers::{Answer, Answers, Data, request_of_handles};
 use super::count;
 use super::returning::{
-    Clients, Connection, Promise, Verdict, answer_again, file_of, is_of_file, make_durable, promise,
+    Clients, Connection, Promise, Verdict, answer_again, comes_after_all, file_of, is_of_file,
+    make_durable, promise,
 };
 use super::session::{Call, Session};
 use crate::executors::Entry;
@@ -121,9 +122,12 @@ impl Session<'_> {
         credentials.origin.clone_from(&noting.origin);
         let service = &*self.opened.service;
         if noting.promise == Promise::More && noting.others_keep() {
-            let result = service.call(&credentials, request);
-            turn.finish();
             let durable = || make_durable(&self.server.clients, || self.server.sync());
+            // What others keep by now is older. It would be repeated over the change if this server
+            // died between making the change durable and writing that down.
+            let before = if comes_after_all(&request) { durable() } else { Ok(()) };
+            let result = before.and_then(|()| service.call(&credentials, request));
+            turn.finish();
             let answer = noting.note(result.and_then(|reply| durable().map(|()| reply)));
             self.answers.give(own, answer, true);
             return drop(data);

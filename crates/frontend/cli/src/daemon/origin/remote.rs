@@ -93,16 +93,20 @@ impl RemoteVolume {
     /// The mount is gone, and its session ends.
     ///
     /// # Errors
-    /// The server was lost before.
+    /// The server was lost before, or did not make durable what programs had not.
     pub fn close(&self) -> std::result::Result<(), String> {
-        match self.front.get().and_then(|client| client.lost()) {
-            None => {
-                self.front.get().iter().for_each(|client| client.leave());
-                Ok(())
-            }
-            Some(error) => Err(format!(
+        let Some(client) = self.front.get() else { return Ok(()) };
+        if let Some(error) = client.lost() {
+            return Err(format!(
                 "it is unmounted; its server was lost before ({error}): what programs had not made durable \
                  may not be there"
+            ));
+        }
+        client.leave();
+        match client.kept() {
+            0 => Ok(()),
+            kept => Err(format!(
+                "it is unmounted; its server did not say that {kept} changes are durable: they may not be there"
             )),
         }
     }

@@ -15,12 +15,6 @@ use std::time::Duration;
 /// How long a change waits for room before it looks whether the server is lost.
 pub(super) const MOMENT: Duration = Duration::from_millis(100);
 
-/// What a call does next when its server was lost.
-enum Next {
-    Again,
-    Fail(Error),
-}
-
 impl Shared {
     /// Makes a call until it is answered.
     pub(super) fn call(&self, cred: &Credentials, mut req: Request) -> Result<(Reply, Owed)> {
@@ -37,11 +31,11 @@ impl Shared {
             true => Some(Change::Loose),
             false => change_of(kind, place.as_ref()),
         };
-        if kind == Kind::Final && !is_loose {
+        if (kind == Kind::Final && !is_loose) || matches!(req, Request::SetFlags { .. }) {
             self.before_final(cred, &req)?;
         }
         let mut before: Option<u64> = None;
-        let mut sent = 0;
+        let (mut sent, mut may_be_there) = (0, false);
         loop {
             if kind == Kind::GivesBack && !self.give_back(cred, &req) {
                 return Ok((Reply::Done, Owed::default()));
@@ -50,11 +44,9 @@ impl Shared {
                 self.make_room()?;
             }
             let using = self.using()?;
-            if let Some(instance) = before
-                && let Next::Fail(error) =
-                    self.may_repeat(&using, (instance, sent), (kind, cred), &mut req)
-            {
-                return Err(error);
+            if let Some(instance) = before {
+                may_be_there |=
+                    self.may_repeat(&using, (instance, sent), (kind, cred), &mut req)?;
             }
             sent += 1;
             let said = self.call_once(&using, cred, &req, change);
@@ -75,8 +67,8 @@ impl Shared {
                 Ok(_) if is_kept_by_kernels(&req) && !self.is_certain(&using) => {
                     before = Some(using.instance);
                 }
-                Err(error) if before.is_some() && was_done(&req, &error) => {
-                    return Ok((Reply::Done, owed));
+                Err(error) if may_be_there && was_done(&req, &error) => {
+                    return Err(self.which_refusal(&using, cred, &req, error));
                 }
                 result => {
                     let links = matches!(req, Request::Link { .. });
@@ -269,7 +261,7 @@ impl Shared {
         };
         let changed = |ino| generation(ino).map(|generation| (ino, generation));
         let inode = made.or_else(|| file.and_then(changed));
-        let (credentials, tried) = (cred.clone(), None);
+        let (credentials, tried) = (cred.clone(), Vec::new());
         let proofs = self.proofs_of(&request, (file, made));
         let change =
             kept::Change { request, credentials, proofs, file, inode, instance, done, tried };
@@ -348,55 +340,92 @@ impl Shared {
         Ok(())
     }
 
-    /// The server was lost before it answered a call: may that be made again, at the one that is
-    /// there now?
+    /// The server was lost before it answered a call, which is about to be made again, at the one
+    /// that is there now: may it have been carried out already, without being answered as it was?
+    ///
+    /// # Errors
+    /// It is not to be made again.
     fn may_repeat(
         &self,
         using: &Using<'_>,
         (before, sent): (u64, u32),
         (kind, cred): (Kind, &Credentials),
         req: &mut Request,
-    ) -> Next {
+    ) -> Result<bool> {
         let back = using.client.terms.back;
-        // A server that ended in order may have carried out what a connection brought before the
-        // last one.
-        let had_answers = self.lock().had_answers && sent == 1;
-        let same = using.instance == before && back == Back::Same;
-        let knows = same || had_answers || matches!(back, Back::Again | Back::Clean);
+        let certain = self.answers_again(using, (before, sent));
         match kind {
             Kind::Reads | Kind::Absolute | Kind::GivesBack => {}
-            Kind::Once if knows => {}
-            Kind::Appends if same || had_answers => {}
-            Kind::Appends => return self.may_append_again(using, cred, req),
-            Kind::Bound => return Next::Fail(errno(libc::EIO)),
+            Kind::Once if certain || matches!(back, Back::Again | Back::Clean) => {}
+            Kind::Appends if certain => {}
+            Kind::Appends => self.may_append_again(using, cred, req)?,
+            Kind::Bound => return Err(errno(libc::EIO)),
             Kind::Once | Kind::Final => {
                 tracing::error!(
                     request = name(req),
                     "nobody can say whether a change was made: its server died before it answered"
                 );
-                return Next::Fail(errno(libc::EIO));
+                return Err(errno(libc::EIO));
             }
         }
-        Next::Again
+        Ok(!certain)
+    }
+
+    /// Is a call whose answer did not come answered as it was, if it was carried out? It is by the
+    /// same server, and where the server before has carried out nothing that it had not answered.
+    fn answers_again(&self, using: &Using<'_>, (before, sent): (u64, u32)) -> bool {
+        let same = using.instance == before && using.client.terms.back == Back::Same;
+        // A server that ended in order may have carried out what a connection brought before the
+        // last one.
+        same || (self.lock().had_answers && sent == 1)
+    }
+
+    /// A change was refused that may have been made before, by a server that died: what its caller
+    /// is told. An attribute that is there with another value was not made by it. Of one that has
+    /// the value, or is not there to be removed, nobody can say whose that is.
+    fn which_refusal(
+        &self,
+        using: &Using<'_>,
+        cred: &Credentials,
+        req: &Request,
+        refused: Error,
+    ) -> Error {
+        if let Request::SetXattr { file, name, value, .. } = req {
+            let mut ask = Request::GetXattr { file: *file, name: name.clone() };
+            let there = kind::exchange(&mut ask, |own| self.opens.server(own))
+                .and_then(|()| using.client.call(cred, ask))
+                .and_then(Reply::data);
+            if there.is_ok_and(|found| found != *value) {
+                return refused;
+            }
+        }
+        tracing::error!(
+            request = name(req),
+            "nobody can say whether an attribute was changed: its server died before it answered"
+        );
+        errno(libc::EIO)
     }
 
     /// Bytes at the end of a file: if the file is no longer than the kernel believed, they are not
     /// there.
-    fn may_append_again(&self, using: &Using<'_>, cred: &Credentials, req: &Request) -> Next {
-        let Request::Append { file, end, .. } = req else { return Next::Fail(errno(libc::EIO)) };
+    ///
+    /// # Errors
+    /// They may be there.
+    fn may_append_again(&self, using: &Using<'_>, cred: &Credentials, req: &Request) -> Result<()> {
+        let Request::Append { file, end, .. } = req else { return Err(errno(libc::EIO)) };
         let mut ask = Request::GetAttr { file: *file };
         let attr = kind::exchange(&mut ask, |own| self.opens.server(own))
             .and_then(|()| using.client.call(cred, ask))
             .and_then(Reply::attr);
         match attr {
-            Ok(attr) if attr.size <= *end => Next::Again,
+            Ok(attr) if attr.size <= *end => Ok(()),
             // The connection is lost once more: the call says so.
-            Err(Error::Link(_)) => Next::Again,
+            Err(Error::Link(_)) => Ok(()),
             Ok(_) => {
                 tracing::error!(?file, "nobody can say whether bytes were appended to a file");
-                Next::Fail(errno(libc::EIO))
+                Err(errno(libc::EIO))
             }
-            Err(error) => Next::Fail(error),
+            Err(error) => Err(error),
         }
     }
 }
@@ -415,7 +444,7 @@ fn file_of(req: &Request) -> Option<Target> {
     }
 }
 
-/// A change that was made twice finds that it is there.
+/// Would a change that was made before be refused so?
 pub(super) fn was_done(req: &Request, error: &Error) -> bool {
     let is = |number| *error == errno(number);
     match req {

@@ -64,6 +64,8 @@ fn about(request: &Request, file_of_section: impl Fn(u64) -> Option<Target>) -> 
             }
             About::Files(files)
         }
+        // What was written before may not be written behind it.
+        Request::SetFlags { file, .. } => About::Files(vec![*file]),
         // Files get names, and stay as they are.
         _ => About::Files(Vec::new()),
     }

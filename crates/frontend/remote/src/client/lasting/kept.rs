@@ -28,8 +28,9 @@ pub(super) struct Change {
     pub instance: u64,
     /// What that server said of it.
     pub done: Done,
-    /// The server at which it was repeated last, and by which number, if that was not answered.
-    pub tried: Option<(u64, u64)>,
+    /// The servers that have died since it was repeated there, and by which numbers, without an
+    /// answer; the newest last.
+    pub tried: Vec<(u64, u64)>,
 }
 
 /// A file that was changed by what nobody can repeat.
@@ -230,14 +231,17 @@ impl Kept {
     /// It is about to be repeated at a server by this number.
     pub fn tries(&self, at: u64, instance: u64, number: u64) {
         if let Some(change) = self.lock().changes.get_mut(&at) {
-            change.tried = Some((instance, number));
+            if change.tried.last() != Some(&(instance, number)) {
+                change.tried.push((instance, number));
+            }
         }
     }
 
     /// It was repeated, at this server.
     pub fn repeated(&self, at: u64, instance: u64, done: Done) {
         if let Some(change) = self.lock().changes.get_mut(&at) {
-            (change.instance, change.done, change.tried) = (instance, done, None);
+            (change.instance, change.done) = (instance, done);
+            change.tried.clear();
         }
     }
 

@@ -11,7 +11,7 @@ fn change(file: Option<InodeNr>, (instance, order): (u64, u64), len: usize) -> C
         inode: None,
         instance,
         done: Done { order, ..Done::default() },
-        tried: None,
+        tried: Vec::new(),
     }
 }
 

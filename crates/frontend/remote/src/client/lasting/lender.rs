@@ -254,7 +254,7 @@ impl Lender {
                     inode: Some((ino, generation)),
                     instance,
                     done,
-                    tried: None,
+                    tried: Vec::new(),
                 });
             }
             _ => {}

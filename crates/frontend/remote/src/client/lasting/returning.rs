@@ -9,7 +9,7 @@ use crate::client::looked::Known;
 use crate::client::{Again, Client, Watch};
 use crate::term::moment;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Kept, Proven, Returning, ToServer};
+use siftfs_calls::{Back, Change, Kept, Proven, Returning, TRIES, ToServer};
 use siftfs_proto::{Credentials, FileService, HOLD_MOST, Handle, Held, Reply, Request, Target};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -196,11 +196,18 @@ impl Shared {
     /// Repeats one change that a server answered which has died.
     fn repeat(&self, client: &Client, at: u64, gained: &mut HashMap<InodeNr, u64>) -> Result<()> {
         let Some(change) = self.kept.get(at) else { return Ok(()) };
-        let (number, tried) = match change.tried {
+        let number = match change.tried.last() {
             // The connection was lost, and not the server.
-            Some((of, number)) if of == client.terms.instance => (number, number),
-            Some((_, tried)) => (self.places.repeat(), tried),
-            None => (self.places.repeat(), 0),
+            Some((of, number)) if *of == client.terms.instance => *number,
+            _ => self.places.repeat(),
+        };
+        let Some(tried) = numbers_of(&change.tried) else {
+            tracing::error!(
+                request = call::name(&change.request),
+                "a change is lost: {TRIES} servers died one after the other while it was repeated"
+            );
+            self.lose(at, (change.inode, change.file));
+            return Ok(());
         };
         self.kept.tries(at, client.terms.instance, number);
         let KeptChange { request, credentials, proofs, file, inode, instance, done, .. } = change;
@@ -243,12 +250,17 @@ impl Shared {
                     %error, request = call::name(&request), ?inode,
                     "a change is lost: its server died, and it cannot be repeated"
                 );
-                self.kept.drop(at);
-                let lost = inode.map(|(ino, _)| ino).or(file);
-                lost.iter().for_each(|ino| self.opens.lose(*ino));
+                self.lose(at, (inode, file));
             }
         }
         Ok(())
+    }
+
+    /// A change that was kept is lost, which the users of its file are told.
+    fn lose(&self, at: u64, (inode, file): (Option<(InodeNr, u32)>, Option<InodeNr>)) {
+        self.kept.drop(at);
+        let lost = inode.map(|(ino, _)| ino).or(file);
+        lost.iter().for_each(|ino| self.opens.lose(*ino));
     }
 
     /// Refers to all that the kernel refers to, but for what was gained meanwhile.
@@ -428,4 +440,13 @@ fn give(client: &Client, request: Request) -> Result<()> {
         tracing::warn!(%error, "what a kernel does not refer to stays referred to");
     }
     Ok(())
+}
+
+/// The numbers of repetitions that were not answered; none if there were too many.
+fn numbers_of(tried: &[(u64, u64)]) -> Option<[u64; TRIES]> {
+    let mut numbers = [0; TRIES];
+    for (at, (_, number)) in tried.iter().enumerate() {
+        *numbers.get_mut(at)? = *number;
+    }
+    Some(numbers)
 }

@@ -36,6 +36,16 @@ pub(in crate::server) fn promise(request: &Request) -> Promise {
     }
 }
 
+/// Would what clients keep of the same files be older than this change, which is durable when it is
+/// answered, and come over it, or be refused, where it is repeated?
+pub(in crate::server) fn comes_after_all(request: &Request) -> bool {
+    match request {
+        Request::SectionCommit { .. } | Request::SetFlags { .. } => true,
+        Request::Compound(_) => promise(request) == Promise::More,
+        _ => false,
+    }
+}
+
 /// The file whose bytes or attributes a call is about, if it is about one.
 pub(in crate::server) fn file_of(
     request: &Request,

@@ -9,7 +9,7 @@ mod keeper;
 mod sessions;
 mod state;
 
-pub(super) use calls::{Promise, answer_again, file_of, is_of_file, promise};
+pub(super) use calls::{Promise, answer_again, comes_after_all, file_of, is_of_file, promise};
 pub use epochs::{Begins, VolumeEpoch, give_up_book, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
 
@@ -19,7 +19,7 @@ use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning};
+use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning, TRIES};
 use siftfs_proto::{FileService, Owed, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};
@@ -307,7 +307,7 @@ impl Clients {
                 Some(connection),
                 Some(Change::Once { place, number } | Change::Absolute { place, number }),
             ) => match self.wait_open(&over) {
-                true => self.once(connection, (*place, *number, *number), over),
+                true => self.once(connection, (*place, *number, first_of(*number)), over),
                 false => Verdict::Over,
             },
             (_, None | Some(Change::Loose)) => match self.wait_open(&over) {
@@ -426,13 +426,16 @@ impl Clients {
     fn once(
         &self,
         connection: Connection,
-        (place, number, tried): (u32, u64, u64),
+        (place, number, tried): (u32, u64, [u64; TRIES]),
         over: impl Fn() -> bool,
     ) -> Verdict {
-        let survived =
-            self.past.iter().filter_map(|(_, part)| part.found.as_ref()).find_map(|found| {
-                found.reply(connection.client, place, tried).map(|carried| carried.ino)
-            });
+        let found = self.past.iter().filter_map(|(_, part)| part.found.as_ref());
+        let survived = found.flat_map(|found| tried.map(|number| (found, number))).find_map(
+            |(found, number)| {
+                let carried = found.reply(connection.client, place, number)?;
+                Some(carried.ino)
+            },
+        );
         let mut state = self.lock();
         loop {
             let Some(client) = state.of(connection) else {
@@ -597,6 +600,14 @@ impl Clients {
 pub(crate) fn draw() -> Result<u64> {
     let drawn = getrandom::u64();
     drawn.map(|n| n.max(1)).map_err(|e| Error::Refused(format!("no random numbers: {e}")))
+}
+
+/// One number by which a call may have been carried out before.
+fn first_of(number: u64) -> [u64; TRIES] {
+    let mut numbers = [0; TRIES];
+    let [first, ..] = &mut numbers;
+    *first = number;
+    numbers
 }
 
 #[cfg(test)]

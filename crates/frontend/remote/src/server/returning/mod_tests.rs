@@ -84,7 +84,7 @@ fn program(clients: &Clients, client: u64, whose: Option<Whose>) -> Result<Conne
 
 fn kept(instance: u64, order: u64, lsn: u64, number: u64) -> Change {
     let (inode, place) = (Some((12, 3)), SLOTS - 1);
-    Change::Kept(Kept { instance, order, lsn, inode, place, number, tried: 0 })
+    Change::Kept(Kept { instance, order, lsn, inode, place, number, tried: [0; TRIES] })
 }
 
 fn absolute() -> Change {
@@ -490,6 +490,33 @@ fn replies_outlive_a_server_that_ends() {
     assert!(runs(&admit(&second, one, failed)));
     assert!(runs(&admit(&second, one, absolute())));
     assert!(runs(&admit(&second, one, once(9))));
+}
+
+/// What was repeated at a server that died before it answered may be there, also where a later one
+/// died before it had come to it: it is looked for by all the numbers that it had.
+#[test]
+fn what_several_dead_servers_were_asked_for_is_carried_out_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 4, None);
+    arrive(&first, 1, 0);
+    let second = server(&path, 5, found(4));
+    arrive(&second, 1, first.instance);
+    let mut made = found(5).unwrap();
+    made.note(1, SLOTS - 1, Carried { number: 6, lsn: Lsn(70), ino: 12 });
+    let third = server(&path, 6, Some(made));
+    arrive(&third, 1, first.instance);
+    let fourth = server(&path, 7, found(6));
+    let (_, one) = arrive(&fourth, 1, first.instance);
+    let again = |number, tried: [u64; 2]| {
+        let mut numbers = [0; TRIES];
+        let (place, inode) = (SLOTS - 1, Some((12, 3)));
+        numbers[..2].copy_from_slice(&tried);
+        let (instance, order, lsn) = (first.instance, 3, 90);
+        Change::Kept(Kept { instance, order, lsn, inode, place, number, tried: numbers })
+    };
+    assert!(is_there(&admit(&fourth, one, again(8, [6, 7]))));
+    assert!(runs(&admit(&fourth, one, again(9, [7, 0]))));
 }
 
 /// A server without a book, and a session that keeps nothing, have nothing to wait for.
