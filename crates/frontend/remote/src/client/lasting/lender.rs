@@ -24,6 +24,8 @@ const RINGS: Duration = Duration::from_secs(2);
 /// A write that a program has published, and no server has taken in.
 #[derive(Clone)]
 pub(super) struct Late {
+    /// The server that the lease was of.
+    pub instance: u64,
     pub ino: InodeNr,
     pub generation: u32,
     pub credentials: Credentials,
@@ -156,7 +158,8 @@ impl Lender {
         leases.into_iter().for_each(|lease| self.holder.recall(lease));
     }
 
-    /// Has the server died, and not this connection alone? Then the mount's is lost, too.
+    /// Has the server died, and not this connection alone? Then the mount's is lost, too. If both
+    /// are lost and the server lives, it is known when the mount is back, and not before.
     fn has_died(&self) -> bool {
         if let Some(died) = self.lock().died {
             return died;
@@ -280,8 +283,10 @@ impl Lender {
                 let generation = generation.ok_or(errno(libc::ESTALE))?;
                 let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
                 let credentials = cred.clone();
+                let instance = self.client().terms.instance;
+                let late = Late { instance, ino, generation, credentials, offset, data };
                 // Before the lease counts as returned.
-                self.shared.late().push(Late { ino, generation, credentials, offset, data });
+                self.shared.late().push(late);
                 Ok(Reply::Written { len })
             }
             Request::LeaseLocate { .. } => Ok(Reply::Located { cold: 0 }),

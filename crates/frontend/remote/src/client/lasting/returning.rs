@@ -337,7 +337,14 @@ impl Shared {
         let late = self.late().clone();
         let nothing_known = client.terms.back == Back::Unknown;
         let (mut files, mut gone) = (HashMap::new(), HashSet::new());
-        for Late { ino, generation, credentials, offset, data } in &late {
+        for Late { instance, ino, generation, credentials, offset, data } in &late {
+            // Others had the file since: they waited for the lease no longer than it lasts.
+            if *instance == client.terms.instance {
+                if gone.insert(*ino) {
+                    lose(*ino, &"its connection was lost, and the server lives");
+                }
+                continue;
+            }
             if let Entry::Vacant(file) = files.entry(*ino) {
                 let inodes = vec![Held { ino: *ino, generation: *generation, count: 1 }];
                 let held = ask(client, (Request::HoldMany { inodes }, Vec::new()))?;
