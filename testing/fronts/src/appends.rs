@@ -87,13 +87,27 @@ pub fn together(stage: &Stage, each: u64, count: u64) -> Result<u64> {
     }
     wanted.extend((0..embedded).map(|number| record(1_000_000, number)));
     let total = wanted.len() as u64;
+    let all = stage.embed(|volume| {
+        let file = volume.open_file("/log")?;
+        let mut bytes = Vec::new();
+        loop {
+            let more = file.read_at(bytes.len() as u64, 1 << 20)?;
+            if more.is_empty() {
+                return Ok(bytes);
+            }
+            bytes.extend(more);
+        }
+    });
+    let all: Vec<u8> = all.map_err(|e: siftfs_base::Error| Failed(e.to_string()))?;
+    check(&all, wanted.clone()).map_err(|e| Failed(format!("the volume: {}", e.0)))?;
     for dir in &stage.dirs {
         let path = dir.join("log");
         let read = std::thread::scope(|scope| {
             let read = || own_table().and_then(|()| fs::read(&path));
             scope.spawn(read).join().expect("no panic")
         });
-        check(&read.map_err(said)?, wanted.clone())?;
+        let read = read.map_err(said)?;
+        check(&read, wanted.clone()).map_err(|e| Failed(format!("{}: {}", dir.display(), e.0)))?;
     }
     Ok(total)
 }

@@ -10,6 +10,7 @@
 
 pub mod appends;
 pub mod creates;
+pub mod cuts;
 pub mod killed;
 pub mod leased;
 pub mod logs;

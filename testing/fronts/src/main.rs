@@ -37,6 +37,9 @@ struct Args {
     /// How these reach their server
     #[arg(long, value_enum, default_value = "unix")]
     by: By,
+    /// Their ways to it break at random, in turns and while programs append
+    #[arg(long, requires = "remote")]
+    cuts: bool,
     /// How long
     #[arg(long, default_value_t = 20)]
     seconds: u64,
@@ -98,7 +101,7 @@ struct Args {
 
 impl Args {
     fn stage(&self, requests: Requests) -> Result<Stage> {
-        let remote = Remote { mounts: self.remote, by: self.by };
+        let remote = Remote { mounts: self.remote, by: self.by, breaks: self.cuts };
         Stage::with_remote(self.mounts, remote, requests)
     }
 }
@@ -155,15 +158,21 @@ fn one_history(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
     let stage = args.stage(requests)?;
     // Threads of the mounts copy the table of descriptors that they have, and close the copies: of
     // what programs have open there is to be nothing in it.
-    let calls = std::thread::scope(|scope| {
-        let turns = scope.spawn(|| {
-            own_table().map_err(|e| Failed(e.to_string()))?;
-            take_turns(args, &stage, seed)
-        });
-        turns.join().map_err(|_| Failed("a turn panicked".into()))?
-    });
+    let turns = || {
+        std::thread::scope(|scope| {
+            let turns = scope.spawn(|| {
+                own_table().map_err(|e| Failed(e.to_string()))?;
+                take_turns(args, &stage, seed)
+            });
+            turns.join().map_err(|_| Failed("a turn panicked".into()))?
+        })
+    };
+    let calls = stage.while_breaking(seed, turns);
     let told = |e: Failed| Failed(format!("seed {seed}: {}", e.0));
     let calls = calls.map_err(told)?;
+    if args.cuts && stage.breaks() == 0 {
+        return Err(Failed("no way was broken".into()));
+    }
     stage.end().map_err(told)?;
     Ok(calls)
 }
@@ -310,7 +319,8 @@ fn creating(args: &Args, names: u64, requests: Requests) -> Result<()> {
 
 fn appending(args: &Args, requests: Requests) -> Result<()> {
     let stage = args.stage(requests)?;
-    let records = together(&stage, args.appenders.unwrap_or(1), args.calls)?;
+    let append = || together(&stage, args.appenders.unwrap_or(1), args.calls);
+    let records = stage.while_breaking(args.seed, append)?;
     println!("{records} records");
     stage.agree().map_err(Failed)?;
     stage.end()

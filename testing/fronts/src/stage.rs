@@ -1,5 +1,6 @@
 //! A volume in this process, mounted at several places and embedded.
 
+use crate::cuts::Ways;
 use crate::leased::Leaser;
 use crate::logs::grants::{Directory, HASTE, Hasty, Lends, grantor};
 use crate::view;
@@ -65,6 +66,8 @@ pub struct Remote {
     pub mounts: u32,
     /// How they reach the server.
     pub by: By,
+    /// Their ways to it may break.
+    pub breaks: bool,
 }
 
 impl Remote {
@@ -88,6 +91,8 @@ pub struct Stage {
     /// The server of remote mounts.
     served: Option<Setup>,
     checked: bool,
+    /// The ways of remote mounts, if they may break.
+    ways: Option<Ways>,
     /// Where programs may have private logs.
     lends: Option<Lends>,
     /// The mounts' grantors.
@@ -168,7 +173,7 @@ impl Stage {
     /// # Errors
     /// What cannot be made or mounted.
     pub fn new(count: u32, requests: Requests) -> Result<Self> {
-        Self::with_remote(count, Remote { mounts: 0, by: By::Unix }, requests)
+        Self::with_remote(count, Remote { mounts: 0, by: By::Unix, breaks: false }, requests)
     }
 
     /// As [`Stage::new`]; the last ones of the mounts have their sessions over a wire, as `siftfs
@@ -186,6 +191,7 @@ impl Stage {
         let served = remote.serve(&local);
         let mut stage = Self::of(place, local, None, (count - remote.mounts.min(count), requests))?;
         (stage.served, stage.checked) = (served, remote.by == By::Checked);
+        stage.ways = remote.breaks.then(Ways::default);
         for number in stage.dirs.len() + 1..=count as usize {
             stage.mount_remote(&format!("m{number}"), requests, remote.by)?;
         }
@@ -227,9 +233,9 @@ impl Stage {
         let embedded = Embedded::start(Volume::from_local(local).map_err(said)?);
         let leaser = Some(Arc::new(embedded.call(Leaser::start).map_err(said)?));
         let (dirs, servers, embedded) = (Vec::new(), Vec::new(), Some(embedded));
-        let (grantors, served, checked) = (Vec::new(), None, false);
+        let (grantors, served, checked, ways) = (Vec::new(), None, false, None);
         let mut stage =
-            Self { dirs, embedded, leaser, servers, served, checked, lends, grantors, place };
+            Self { dirs, embedded, leaser, servers, served, checked, ways, lends, grantors, place };
         for number in 1..=count {
             let name = format!("m{number}");
             match stage.lends.clone() {
@@ -258,8 +264,12 @@ impl Stage {
     fn mount_remote(&mut self, name: &str, requests: Requests, by: By) -> Result<()> {
         let dir = self.place.mount_point(name)?.canonicalize().map_err(said)?;
         let served = self.served.as_ref().expect("remote mounts have a server");
+        let address = match &mut self.ways {
+            None => served.address.clone(),
+            Some(ways) => ways.lead(&served.address.to_string()).parse().map_err(said)?,
+        };
         let server = front_at(&dir, requests, |_, cache| {
-            let session = Arc::new(served.lasting(cache)?);
+            let session = Arc::new(served.lasting_by(&address, cache)?);
             assert_eq!(session.checks(), by == By::Checked, "the line was read as another one");
             Ok(match session.checks() {
                 true => siftfs_fuse::vouching(session),
@@ -306,6 +316,20 @@ impl Stage {
     pub fn lease<T: Send + 'static>(&self, act: impl FnOnce(&Leaser) -> T + Send + 'static) -> T {
         let leaser = self.leaser.clone().expect("the volume is open");
         self.embed(move |_| act(&leaser))
+    }
+
+    /// Breaks the ways of remote mounts, if they may, again and again while `act` goes on.
+    pub fn while_breaking<T>(&self, seed: u64, act: impl FnOnce() -> T) -> T {
+        match &self.ways {
+            Some(ways) => ways.while_breaking(seed, act),
+            None => act(),
+        }
+    }
+
+    /// How often one of them was broken.
+    #[must_use]
+    pub fn breaks(&self) -> u64 {
+        self.ways.as_ref().map_or(0, Ways::broken)
     }
 
     /// Does what `siftfs sync` does to the programs of a mount, again and again, while `act` goes

@@ -55,6 +55,20 @@ fn remote_mounts_take_turns_with_others() {
     campaign(&[&["--seconds", &length(4, 150), "--seed", "4000"], &checked[..]].concat());
 }
 
+/// The ways to the server are cut, are cut for a while, swallow what is sent, and are slow. All that
+/// is answered is as if they had not been; of what is appended nothing is lost, or there twice.
+///
+/// Seen to fail when a server does not wait for kernels whose connection is lost.
+#[test]
+fn mounts_whose_ways_break_take_turns_with_others() {
+    let cuts = ["--remote", "1", "--cuts", "--calls", "120"];
+    for (by, seed, long) in [("keys", "5000", 300), ("checked", "6000", 150)] {
+        let way = ["--by", by, "--seed", seed, "--seconds", &length(10, long)];
+        campaign(&[&cuts[..], &way].concat());
+    }
+    campaign(&[&cuts[..], &["--by", "keys", "--appenders", "3", "--seed", "5"]].concat());
+}
+
 #[test]
 fn programs_at_once_never_wait_for_ever_on_remote_mounts() {
     let programs = ["--programs", "12", "--seed", "1"];

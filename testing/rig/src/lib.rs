@@ -12,6 +12,7 @@ pub mod fresh;
 pub mod hostile;
 pub mod place;
 pub mod program;
+pub mod proxy;
 pub mod rings;
 pub mod status;
 pub mod varmail;

@@ -142,7 +142,15 @@ impl Setup {
     /// # Errors
     /// As [`Lasting::connect`].
     pub fn lasting(&self, cache: Arc<dyn Cache>) -> Result<Lasting> {
-        let (address, options) = (self.address.clone(), self.options.clone());
+        self.lasting_by(&self.address, cache)
+    }
+
+    /// As [`Setup::lasting`], by way of what listens here and leads to the server.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lasting_by(&self, address: &Address, cache: Arc<dyn Cache>) -> Result<Lasting> {
+        let (address, options) = (address.clone(), self.options.clone());
         let secured = self.secured.clone();
         let dial = move || reach::<FileProtocol>(&address, &options, secured.as_ref());
         Lasting::connect(Box::new(dial), ("", Claim::Kernel), Some(cache), Patience::Hard)

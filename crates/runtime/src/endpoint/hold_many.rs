@@ -63,6 +63,8 @@ impl Tree {
         let references = &mut self.inodes.references;
         for held in here {
             references.looked_up_often(session, held.ino, u64::from(held.count));
+            // What another session has told its kernel, this one does not know.
+            self.inodes.ends.unknown(session, held.ino);
         }
         for held in &gone {
             if references.looked_up_before(session, held.ino, held.count) {

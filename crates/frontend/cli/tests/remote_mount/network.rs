@@ -2,11 +2,11 @@
 
 use super::returns::{check, work};
 use crate::support::keys::Keys;
-use crate::support::proxy::Proxy;
 use crate::support::served::Served as Server;
 use crate::support::{Setup, siftfs};
 use crate::{Mount, patient};
 use rustix::process::Signal;
+use siftfs_rig::proxy::Proxy;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

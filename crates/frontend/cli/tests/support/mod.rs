@@ -1,7 +1,6 @@
 //! The `siftfs` command as a script sees it. Needs root, `/dev/fuse` and e2fsprogs.
 
 pub mod keys;
-pub mod proxy;
 pub mod served;
 pub mod serving;
 

@@ -31,6 +31,12 @@ impl Ends {
         believed.ends = (believed.ends.0.min(before), believed.ends.1.max(before));
     }
 
+    /// The session's kernel knew the file before the session was there, so it may believe in any
+    /// end.
+    pub fn unknown(&mut self, session: SessionId, ino: InodeNr) {
+        self.0.insert((session, ino), Believed { ends: (0, u64::MAX), next: None });
+    }
+
     /// Where an O_APPEND write of the session's kernel goes that comes with `offset`, in a file of
     /// `size` bytes.
     pub fn place(&mut self, session: SessionId, ino: InodeNr, offset: u64, size: u64) -> u64 {

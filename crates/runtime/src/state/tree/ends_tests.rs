@@ -59,6 +59,17 @@ fn an_append_at_the_end_of_a_file_that_became_shorter_leaves_no_hole() {
 }
 
 #[test]
+fn a_kernel_that_comes_back_believes_in_any_end() {
+    let mut ends = Ends::default();
+    ends.unknown(A, FILE);
+    assert_eq!(ends.place(A, FILE, 100, 300), 300);
+    ends.moved(A, FILE, (100, 50), 300);
+    assert_eq!(ends.place(A, FILE, 400, 350), 350);
+    assert_eq!(ends.place(A, FILE, 400, 400), 400);
+    assert_eq!(ends.place(A, FILE, 100, 500), 100, "it has appended at the true end since");
+}
+
+#[test]
 fn what_is_known_of_a_session_or_a_file_ends_with_it() {
     let mut ends = Ends::default();
     for (session, ino) in [(A, FILE), (A, 13), (B, FILE)] {

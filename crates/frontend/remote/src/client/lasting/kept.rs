@@ -230,10 +230,10 @@ impl Kept {
 
     /// It is about to be repeated at a server by this number.
     pub fn tries(&self, at: u64, instance: u64, number: u64) {
-        if let Some(change) = self.lock().changes.get_mut(&at) {
-            if change.tried.last() != Some(&(instance, number)) {
-                change.tried.push((instance, number));
-            }
+        if let Some(change) = self.lock().changes.get_mut(&at)
+            && change.tried.last() != Some(&(instance, number))
+        {
+            change.tried.push((instance, number));
         }
     }
 

@@ -42,6 +42,9 @@ pub struct Proxy {
 
 impl Proxy {
     /// Before the server at `to`, which has the form `tcp:HOST:PORT`.
+    ///
+    /// # Panics
+    /// If there is no port.
     pub fn start(to: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp:{}", listener.local_addr().unwrap());
@@ -84,6 +87,32 @@ impl Proxy {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
     }
 
+    /// The server's ends of all connections are cut now, and the clients learn of nothing until
+    /// [`Proxy::fill`]. Connections are made as before.
+    pub fn part_from_server(&self) {
+        self.swallow();
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each connection is a client's end and a server's.
+        let servers = live.0.iter().skip(1).step_by(2);
+        servers.for_each(|end| drop(end.shutdown(Shutdown::Both)));
+    }
+
+    /// What is on its way is lost from now on, and nobody learns of it, until [`Proxy::fill`].
+    pub fn swallow(&self) {
+        self.plan.hole.store(true, Ordering::SeqCst);
+    }
+
+    /// What is sent arrives again.
+    pub fn fill(&self) {
+        self.plan.hole.store(false, Ordering::SeqCst);
+    }
+
+    /// Each byte is on its way for so long from now on.
+    pub fn delay(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.plan.delay.store(micros, Ordering::SeqCst);
+    }
+
     /// The connection is cut behind this number of bytes.
     pub fn cut_after(&self, bytes: i64) {
         self.plan.left.store(bytes, Ordering::SeqCst);
@@ -106,20 +135,23 @@ fn carry(mut from: TcpStream, mut to: TcpStream, plan: &Arc<Plan>, (counts, hole
     let ends = [from.try_clone().unwrap(), to.try_clone().unwrap()];
     let theirs = plan.clone();
     let writes = thread::spawn(move || {
+        // One that was there when the hole opened has lost its way.
+        let is_lost = || theirs.hole.load(Ordering::SeqCst) && !hole;
         for (due, bytes) in sent {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             if counts {
                 theirs.under_way.fetch_sub(1, Ordering::SeqCst);
             }
-            // One that was there when the hole opened has lost its way.
-            if theirs.hole.load(Ordering::SeqCst) && !hole {
+            if is_lost() {
                 continue;
             }
             if to.write_all(&bytes).is_err() {
                 break;
             }
         }
-        let _ = to.shutdown(Shutdown::Write);
+        if !is_lost() {
+            let _ = to.shutdown(Shutdown::Write);
+        }
     });
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = from.read(&mut buffer) {
