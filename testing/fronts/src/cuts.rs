@@ -1,5 +1,5 @@
-//! The ways of remote mounts to their server break at random: cut, so that both ends learn of it, or
-//! the server alone; cut for a while; swallowing what is sent, of which nobody learns; slow.
+//! The ways of remote mounts to their server break at random: cut, so that both ends learn of it,
+//! or the server alone; cut for a while; swallowing what is sent, of which nobody learns; slow.
 
 use siftfs_base::Rng;
 use siftfs_rig::proxy::Proxy;

@@ -326,6 +326,12 @@ impl Stage {
         }
     }
 
+    /// May the ways of remote mounts break?
+    #[must_use]
+    pub fn may_break(&self) -> bool {
+        self.ways.is_some()
+    }
+
     /// How often one of them was broken.
     #[must_use]
     pub fn breaks(&self) -> u64 {

@@ -467,6 +467,9 @@ impl<'a> Turns<'a> {
     /// What differs.
     pub fn compare(&mut self) -> Result<(), String> {
         self.longer.clear();
+        if self.embedded.is_some_and(Stage::may_break) {
+            self.compare_open()?;
+        }
         let (wanted, _) = view::of_directory(&self.plain).map_err(|e| e.to_string())?;
         let mut first: Option<Times> = None;
         let mut check = |who: String, view: View, times: Times| {
@@ -498,6 +501,26 @@ impl<'a> Turns<'a> {
                     let (view, times) = view.map_err(|e| e.to_string())?;
                     check(format!("m{}", mount - 1), view, times)?;
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Turns<'_> {
+    /// What is open shows what its like shows: a kernel asks nobody for pages that it has, so this
+    /// comes before any path is walked, for which a mount whose way is broken waits.
+    fn compare_open(&self) -> Result<(), String> {
+        let read = |file: &File| {
+            let mut bytes = vec![0; LARGEST as usize + (64 << 10)];
+            let len = file.read_at(&mut bytes, 0)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        for Open { said, file, plain, .. } in &self.open {
+            let (seen, wanted) = (gave(read(file)), gave(read(plain)));
+            if seen != wanted {
+                return Err(format!("after {}, {said} shows other bytes", self.last));
             }
         }
         Ok(())

@@ -58,7 +58,7 @@ fn remote_mounts_take_turns_with_others() {
 /// The ways to the server are cut, are cut for a while, swallow what is sent, and are slow. All that
 /// is answered is as if they had not been; of what is appended nothing is lost, or there twice.
 ///
-/// Seen to fail when a server does not wait for kernels whose connection is lost.
+/// Seen to lose records when a kernel that comes back is taken to know the end of a file.
 #[test]
 fn mounts_whose_ways_break_take_turns_with_others() {
     let cuts = ["--remote", "1", "--cuts", "--calls", "120"];

@@ -222,8 +222,8 @@ fn a_removal_that_was_durable_is_no_loss() {
     home.umount();
 }
 
-/// An attribute's change is refused that a dead server may have carried out, or may not: one that is
-/// there with another value was not made by it, and of the others nobody can say it.
+/// An attribute's change is refused that a dead server may have carried out, or may not: one that
+/// is there with another value was not made by it, and of the others nobody can say it.
 ///
 /// Seen to fail when each such refusal is taken for the own first attempt.
 #[test]
