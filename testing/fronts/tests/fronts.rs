@@ -55,8 +55,9 @@ fn remote_mounts_take_turns_with_others() {
     campaign(&[&["--seconds", &length(4, 150), "--seed", "4000"], &checked[..]].concat());
 }
 
-/// The ways to the server are cut, are cut for a while, swallow what is sent, and are slow. All that
-/// is answered is as if they had not been; of what is appended nothing is lost, or there twice.
+/// The ways to the server are cut, are cut for a while, swallow what is sent, and are slow. All
+/// that is answered is as if they had not been; of what is appended nothing is lost, or there
+/// twice.
 ///
 /// Seen to lose records when a kernel that comes back is taken to know the end of a file.
 #[test]
