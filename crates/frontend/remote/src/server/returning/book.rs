@@ -34,6 +34,8 @@ const OPERATION: u32 = 8;
 const REPLY: u32 = 9;
 const ENDED: u32 = 10;
 const EPOCH: u32 = 11;
+const BLIND: u32 = 12;
+const WAITED: u32 = 13;
 
 /// Epochs that a part may name: the header's one, and the one that it is to name next.
 const EPOCHS: usize = 2;
@@ -57,6 +59,9 @@ pub(in crate::server) struct Part {
     pub found: Option<Recovered>,
     /// It ended in order: everything is durable.
     pub ended: bool,
+    /// There may have been clients before it of which nothing was written down, and it had not
+    /// waited to the end for what their kernels may show.
+    pub blind: bool,
 }
 
 /// A book that is being written.
@@ -124,6 +129,9 @@ impl Part {
         for VolumeEpoch { number, nonce } in &self.epochs {
             out.extend(record(EPOCH, &[*number, *nonce]));
         }
+        if self.blind {
+            out.extend(record(BLIND, &[]));
+        }
         if self.ended {
             out.extend(record(ENDED, &[]));
         }
@@ -135,6 +143,8 @@ impl Part {
         match kind {
             CLIENT => drop(self.clients.insert(a)),
             ENDED => self.ended = true,
+            BLIND => self.blind = true,
+            WAITED => self.blind = false,
             GONE => drop(self.clients.remove(&a)),
             DURABLE => self.durable = self.durable.max(a),
             MARK => {
@@ -242,6 +252,11 @@ impl Book {
     /// this one.
     pub fn mark(&mut self, ino: InodeNr, order: u64) -> Result<()> {
         self.add(&record(MARK, &[u64::from(ino), order]))
+    }
+
+    /// The server has waited for what kernels of clients that it does not know may show.
+    pub fn waited(&mut self) -> Result<()> {
+        self.add(&record(WAITED, &[]))
     }
 
     /// The server ends, and everything is durable. Clients may not have got these replies.

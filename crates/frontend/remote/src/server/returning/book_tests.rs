@@ -14,6 +14,7 @@ fn part() -> Part {
         epochs: vec![VolumeEpoch { number: 5, nonce: 50 }, VolumeEpoch { number: 6, nonce: 60 }],
         found: Some(found),
         ended: false,
+        blind: true,
     }
 }
 

@@ -31,19 +31,30 @@ pub struct Begins<'a> {
     pub found: Option<&'a Recovered>,
 }
 
-/// Writes down, durably, that an epoch begins, and what was found in the one before. Nothing is
-/// written if the book at this path is nobody's, or does not fit the volume.
+/// Writes down, durably, that an epoch begins, and what was found in the one before. If there is no
+/// book at this path, and something is recovered, one is written that says that there may have been
+/// clients. Nothing is written if the book is nobody's, or does not fit the volume.
 ///
 /// # Errors
 /// The book cannot be written: the epoch must not begin.
 pub fn note_epoch(book: &Path, begins: Begins<'_>) -> Result<()> {
     let mut parts = Book::read(book, begins.volume);
-    let Some((_, newest)) = parts.last_mut() else { return Ok(()) };
+    let Some((_, newest)) = parts.last_mut() else {
+        if begins.found.is_none() {
+            return Ok(());
+        }
+        let (epoch, epochs) = (begins.last, vec![begins.next]);
+        let nobody = Part { epoch, epochs, blind: true, ..Part::default() };
+        return Book::write(book, begins.volume, &[(NOBODY, nobody)]).map(drop);
+    };
     if newest.ended || !newest.goes_on(begins) {
         return Ok(());
     }
     Book::write(book, begins.volume, &parts).map(drop)
 }
+
+/// In the place of the instance of a server that has written nothing down. No server has it.
+const NOBODY: u64 = 0;
 
 /// The book is not taken up: what its clients keep is lost, and no server waits for them.
 ///

@@ -93,14 +93,20 @@ fn a_volume_that_was_elsewhere_does_not_fit() {
     assert!(!newest(&path).fits(epoch(7, 70)));
 }
 
-/// Nobody's book is not written: after an end in order all is known, and where there is no book
-/// there are no clients.
+/// Nobody's book is not written: after an end in order all is known. Where there is no book, and
+/// something is recovered, there may be clients that nobody knows.
 #[test]
 fn nothing_is_written_for_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("book");
-    begins(&path, epoch(4, 40), epoch(5, 50), Some(&found()));
+    begins(&path, epoch(4, 40), epoch(5, 50), None);
     assert!(!path.exists());
+    begins(&path, epoch(4, 40), epoch(5, 50), Some(&found()));
+    let nobody = newest(&path);
+    assert!(nobody.blind && nobody.fits(epoch(5, 50)) && nobody.clients.is_empty());
+    // That recovery dies behind its epoch.
+    begins(&path, epoch(5, 50), epoch(6, 60), None);
+    assert!(newest(&path).blind && newest(&path).fits(epoch(6, 60)));
     let part = Part { clients: [7].into(), ended: true, ..Part::default() };
     Book::write(&path, VOLUME, &[(1, part.clone())]).unwrap();
     begins(&path, epoch(4, 40), epoch(5, 50), Some(&found()));

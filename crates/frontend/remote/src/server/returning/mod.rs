@@ -126,7 +126,11 @@ impl Clients {
         let mut is_unknown = parts.is_empty() && path.is_some() && recovered;
         if let Some((_, newest)) = parts.last_mut() {
             match newest.fits(epoch) {
-                true => newest.epochs.clear(),
+                true => {
+                    newest.epochs.clear();
+                    // A server that waited for them did not come to the end of that.
+                    is_unknown = newest.blind;
+                }
                 // The volume was served, or recovered, elsewhere since: nothing is known of what
                 // clients have kept.
                 false => {
@@ -141,7 +145,7 @@ impl Clients {
         let expected: HashSet<u64> =
             parts.last().iter().flat_map(|(_, p)| &p.clients).copied().collect();
         let clients = expected.iter().copied().collect();
-        let own = Part { clients, epoch, ..Part::default() };
+        let own = Part { clients, epoch, blind: is_unknown, ..Part::default() };
         parts.push((instance, own));
         // One for nobody is not written before there is somebody.
         let book = match &path {
@@ -190,7 +194,8 @@ impl Clients {
         if state.book.is_none()
             && let Some(path) = &self.path
         {
-            let part = Part { epoch: self.epoch, ..Part::default() };
+            let (epoch, blind) = (self.epoch, state.is_unknown);
+            let part = Part { epoch, blind, ..Part::default() };
             match Book::write(path, self.volume, &[(self.instance, part)]) {
                 Ok(book) => state.book = Some(book),
                 Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
@@ -259,6 +264,7 @@ impl Clients {
                     clients: [client].into(),
                     durable: state.durable,
                     epoch: self.epoch,
+                    blind: state.is_unknown,
                     ..Part::default()
                 };
                 state.book = Some(Book::write(path, self.volume, &[(self.instance, part)])?);

@@ -492,6 +492,26 @@ fn replies_outlive_a_server_that_ends() {
     assert!(runs(&admit(&second, one, once(9))));
 }
 
+/// Clients of which no book says anything are waited for once, also where those that wait die: after
+/// the recovery, before it, or while they wait.
+#[test]
+fn unknown_clients_are_waited_for_until_one_server_has_done_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("book");
+    let first = server(&path, 5, found(4));
+    assert!(!first.is_open() && !first.lock().open);
+    first.listens();
+    // It dies. The next one dies in its recovery, and leaves nothing to be found.
+    begins(&path, 5, 6, found(5).as_ref());
+    let third = server(&path, 7, None);
+    assert!(!third.lock().open, "the first one had waited for a moment");
+    third.listens();
+    third.lock().until = Instant::now();
+    assert!(third.wait_open(&|| false));
+    let fourth = server(&path, 8, found(7));
+    assert!(fourth.lock().open, "they were waited for");
+}
+
 /// What was repeated at a server that died before it answered may be there, also where a later one
 /// died before it had come to it: it is looked for by all the numbers that it had.
 #[test]

@@ -101,7 +101,11 @@ impl State {
     pub fn look(&mut self) {
         let now = Instant::now();
         if now >= self.until {
-            self.is_unknown = false;
+            if std::mem::take(&mut self.is_unknown)
+                && let Some(Err(error)) = self.book.as_mut().map(|book| book.waited())
+            {
+                tracing::warn!(%error, "the next server will wait for unknown clients, too");
+            }
             let late: Vec<u64> = self.expected.drain().collect();
             for client in late {
                 tracing::warn!(client, "a client has not come back: nobody waits for it any more");
