@@ -19,7 +19,7 @@ use siftfs_proto::{
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -576,6 +576,9 @@ impl Prepared {
                 };
                 flags.set(ReadWriteFlags::APPEND, *append);
                 let len = rustix::io::pwritev2(fd, &[IoSlice::new(data)], *offset, flags)?;
+                if let Some(rest @ [_, ..]) = data.get(len..) {
+                    return Err(short((fd.as_fd(), *offset, flags), len, rest));
+                }
                 Ok(Reply::Written { len: u32::try_from(len).map_err(|_| Errno::OVERFLOW)? })
             }),
             Call::Fsync(target, datasync) => handles.with(target, OFlags::RDONLY, |fd| {
@@ -603,6 +606,16 @@ impl Prepared {
             other => unreachable!("{other:?} is no call on data"),
         }
     }
+}
+
+/// A write that came to an end before its end: why, which the rest is told.
+fn short(
+    (fd, offset, flags): (BorrowedFd<'_>, u64, ReadWriteFlags),
+    written: usize,
+    rest: &[u8],
+) -> Refused {
+    let rest = rustix::io::pwritev2(fd, &[IoSlice::new(rest)], offset + written as u64, flags);
+    Refused::Command(format!("a short write of {written} bytes, and of the rest: {rest:?}"))
 }
 
 pub(crate) fn entry(path: &Path) -> Result<Reply, Errno> {

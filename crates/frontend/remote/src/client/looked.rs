@@ -171,9 +171,9 @@ impl LookedUp {
         noticed.zip(first).is_some_and(|(noticed, first)| *first < noticed.before)
     }
 
-    /// Does the session refer to the inode?
-    pub fn counts(&self, ino: InodeNr) -> bool {
-        self.lock().counts.contains_key(&ino)
+    /// How often the session refers to the inode.
+    pub fn references(&self, ino: InodeNr) -> u64 {
+        self.lock().counts.get(&ino).map_or(0, |count| count.references)
     }
 
     /// The generation of an inode that the session refers to.

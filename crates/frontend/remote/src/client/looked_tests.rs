@@ -48,8 +48,10 @@ fn what_was_looked_up_is_known_until_it_is_forgotten() {
     let mut all = table.all();
     all.sort_unstable();
     assert_eq!(all, [12, 13]);
+    assert_eq!(table.references(12), 2);
     assert_eq!(table.asks(&Request::Forget { ino: 12, count: 1 }), None);
     assert!(table.has(12));
+    assert_eq!(table.references(12), 1);
     table.asks(&Request::Forget { ino: 12, count: 1 });
     table.asks(&Request::Forget { ino: 14, count: 1 });
     assert!(!table.has(12) && !table.has(14) && table.has(13));

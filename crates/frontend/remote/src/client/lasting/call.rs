@@ -49,9 +49,8 @@ impl Shared {
                     self.may_repeat(&using, (instance, sent), (kind, cred), &mut req)?;
             }
             sent += 1;
-            let said = self.call_once(&using, cred, &req, change);
-            self.forgotten(&req);
-            let ((result, noted), owed) = said?;
+            self.forgets(&req);
+            let ((result, noted), owed) = self.call_once(&using, cred, &req, change)?;
             match result {
                 Err(Error::Link(_)) if using.client.lost().is_some() => {
                     // The connection's thread says so a moment later. Until then this connection
@@ -158,10 +157,11 @@ impl Shared {
         either || kind::names_one(req, |ino| self.opens.is_gone(ino))
     }
 
-    /// The kernel has given references back: does it refer to nothing more of that number?
-    pub(super) fn forgotten(&self, req: &Request) {
-        if let Request::Forget { ino, .. } = req
-            && !self.looked_up.counts(*ino)
+    /// The kernel gives references back: does it refer to nothing more of that number? The server
+    /// is told behind this, and may give the number to another file at once.
+    pub(super) fn forgets(&self, req: &Request) {
+        if let Request::Forget { ino, count } = req
+            && self.looked_up.references(*ino) <= *count
         {
             self.opens.is_forgotten(*ino);
         }

@@ -164,10 +164,10 @@ impl Shared {
             }
             _ => {}
         }
+        self.forgets(&request);
         if known && let Err(error) = client.call(cred, sent) {
             tracing::debug!(%error, "given back late");
         }
-        self.forgotten(&request);
     }
 
     /// # Errors
@@ -305,7 +305,7 @@ impl Shared {
     /// Gives back what was gained and is referred to no longer.
     fn forget_gained(&self, client: &Client, gained: &HashMap<InodeNr, u64>) -> Result<()> {
         for (ino, gained) in gained {
-            if !self.looked_up.counts(*ino) {
+            if self.looked_up.references(*ino) == 0 {
                 give(client, Request::Forget { ino: *ino, count: *gained })?;
             }
         }
