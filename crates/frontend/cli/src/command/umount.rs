@@ -149,11 +149,11 @@ fn tell_others(a: &Umount, mount: &MountEntry, on: Option<&PathBuf>) {
 }
 
 /// How long a mount may be in use without a word of it.
-const MOMENT: Duration = Duration::from_millis(300);
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// Calls umount(2) again and again for a moment while the mount is in use. Its daemon checks the
-/// mount now and then, and another unmount has its times sent first; each keeps it in use for as
-/// long as that takes.
+/// mount now and then, has the kernel drop pages when its server is lost, and another unmount has
+/// its times sent first; each keeps it in use for as long as that takes.
 fn unmount_patiently(dir: &Path) -> io::Result<()> {
     let start = Instant::now();
     loop {

@@ -4,7 +4,7 @@ use crate::server::identity::Whose;
 use crate::server::notices::Notices;
 use crate::server::outbox::Outbox;
 use siftfs_base::{InodeNr, Lsn, Result};
-use siftfs_calls::{Done, SLOTS};
+use siftfs_calls::{Done, FromServer, SLOTS};
 use siftfs_proto::{Carried, FileService, Owed, Reply};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -286,5 +286,14 @@ impl Client {
     pub fn durable(&mut self, order: u64) {
         self.keeps.retain(|_, newest| *newest > order);
         self.synced.retain(|_, newest| *newest > order);
+    }
+
+    /// It is told that all up to this change is durable, if it is there; 0 for none.
+    pub fn tell_durable(&self, order: u64) {
+        if let Some((_, outbox)) = &self.connection
+            && order > 0
+        {
+            outbox.queue(FromServer::Durable { order });
+        }
     }
 }

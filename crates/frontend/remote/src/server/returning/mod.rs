@@ -279,9 +279,12 @@ impl Clients {
     #[must_use]
     pub fn returned(&self, connection: Connection) -> Over {
         let mut state = self.lock();
+        let order = state.durable;
         let over = state.of(connection).map(|client| {
             client.returning = None;
             client.forfeits = false;
+            // It may have been told by a connection that did not bring it any more.
+            client.tell_durable(order);
             client.take_earlier()
         });
         state.returned();
@@ -594,9 +597,7 @@ impl Clients {
         marks.retain(|_, mark| *mark > order);
         for client in clients.values_mut() {
             client.durable(order);
-            if let Some((_, outbox)) = &client.connection {
-                outbox.queue(FromServer::Durable { order });
-            }
+            client.tell_durable(order);
         }
         Ok(())
     }

@@ -8,15 +8,17 @@ use std::thread::{sleep, spawn};
 
 const VOLUME: [u8; 16] = [7; 16];
 
-/// Nobody listens.
-struct Nobody;
+/// What a client hears.
+#[derive(Default)]
+struct Hears(Mutex<Vec<FromServer>>);
 
-impl Sender<FromServer> for Nobody {
-    fn send(&self, _: FromServer) -> Result<()> {
+impl Sender<FromServer> for Hears {
+    fn send(&self, message: FromServer) -> Result<()> {
+        self.0.lock().unwrap().push(message);
         Ok(())
     }
     fn try_send(&self, _: FromServer) -> bool {
-        true
+        false
     }
     fn close(&self) {}
     fn cut(&self) {}
@@ -39,7 +41,7 @@ fn leave(clients: &Clients, connection: Connection, how: Leaving) -> usize {
 }
 
 fn outbox() -> Arc<Outbox> {
-    Arc::new(Outbox::new(Arc::new(Nobody)))
+    Arc::new(Outbox::new(Arc::new(Hears::default())))
 }
 
 fn epoch(number: u64) -> VolumeEpoch {
@@ -490,6 +492,29 @@ fn replies_outlive_a_server_that_ends() {
     assert!(runs(&admit(&second, one, failed)));
     assert!(runs(&admit(&second, one, absolute())));
     assert!(runs(&admit(&second, one, once(9))));
+}
+
+/// A client that was told by a connection that was lost what is durable, and may not have heard
+/// it, is told again: it would keep that for ever.
+#[test]
+fn what_is_durable_is_told_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(&dir.path().join("book"), 4, None);
+    let (_, one) = arrive(&server, 1, 0);
+    server.all_durable(7).unwrap();
+    leave(&server, one, Leaving::Lost);
+    let hears = Arc::new(Hears::default());
+    let outbox = Arc::new(Outbox::new(hears.clone()));
+    let notices = Arc::new(Notices::new(outbox.clone()));
+    let returning = Returning { client: 1, instance: server.instance };
+    let comes = Comes { returning, whose: None, is_program: false };
+    let (back, connection) = server.arrive(comes, (&outbox, &notices)).unwrap();
+    assert_eq!(back, Back::Same);
+    assert!(server.returned(connection).len() < 2);
+    outbox.end();
+    outbox.run();
+    let heard = hears.0.lock().unwrap();
+    assert!(matches!(heard[..], [FromServer::Durable { order: 7 }]), "{heard:?}");
 }
 
 /// Clients of which no book says anything are waited for once, also where those that wait die: after
