@@ -19,7 +19,7 @@ use super::outbox::Outbox;
 use book::{Book, Part};
 use client::{Client, Repeated};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Done, FromServer, Kept, Returning, TRIES};
+use siftfs_calls::{Back, Change, Done, Kept, Returning, TRIES};
 use siftfs_proto::{FileService, Owed, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,6 @@
 use super::*;
 use siftfs_base::Lsn;
-use siftfs_calls::SLOTS;
+use siftfs_calls::{FromServer, SLOTS};
 use siftfs_proto::{Carried, Credentials, Recovered, Request};
 use siftfs_transport::Sender;
 use std::path::Path;
