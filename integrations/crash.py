@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Kills a program in the middle of synchronous puts, again and again on one volume, and looks for
-every put that was acknowledged: crash.py PROGRAM OPS ROUNDS VOLUME [--server LISTEN] [--seed N].
+every put that was acknowledged: crash.py PROGRAM OPS ROUNDS VOLUME [--server LISTEN [--told]] [--seed N].
 
 With a server of the volume, which listens there, that is killed first, in the middle of the puts:
 the program waits, and goes on with the next server.
@@ -42,17 +42,20 @@ class Server:
         return self.process.wait()
 
 
-def puts_go_on(server, putting, draw):
-    """Kills the server, and waits for a put that another one has acknowledged."""
+def puts_go_on(server, putting, draw, told):
+    """Kills the server, and waits for a put that another one has acknowledged. What was acknowledged
+    since the first one, and whether the program goes on: with `told` it may have failed instead."""
     time.sleep(draw.uniform(0.0, 0.5))
     server.end(signal.SIGKILL)
     server.start()
     # More than a pipe has: what was acknowledged by the first one is read before.
     there = len(putting.stdout.read1(1 << 20))
     more = putting.stdout.read(8)
-    if len(more) != 8:
+    if len(more) == 8:
+        return there + len(more), True
+    if not told or putting.wait() <= 0:
         sys.exit("the program did not go on with another server")
-    return there + len(more)
+    return there, False
 
 
 def main():
@@ -62,6 +65,7 @@ def main():
     parser.add_argument("rounds", type=int)
     parser.add_argument("volume")
     parser.add_argument("--server", metavar="LISTEN", help="kill a server that listens there, too")
+    parser.add_argument("--told", action="store_true", help="its death may be an error of a put")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     given = parser.parse_args()
     program, ops, volume = given.program, given.ops, given.volume
@@ -77,12 +81,14 @@ def main():
         first = putting.stdout.read(8)
         if len(first) != 8:
             sys.exit("the program ended by itself")
-        before = puts_go_on(server, putting, draw) if server else 0
-        time.sleep(draw.uniform(0.0, 0.5))
-        putting.send_signal(signal.SIGKILL)
-        rest = putting.stdout.read()
-        if putting.wait() != -signal.SIGKILL:
-            sys.exit("the program ended by itself")
+        before, goes_on = puts_go_on(server, putting, draw, given.told) if server else (0, True)
+        rest = b""
+        if goes_on:
+            time.sleep(draw.uniform(0.0, 0.5))
+            putting.send_signal(signal.SIGKILL)
+            rest = putting.stdout.read()
+            if putting.wait() != -signal.SIGKILL:
+                sys.exit("the program ended by itself")
         acknowledged = there + 1 + (before + len(rest)) // 8
         least += acknowledged - there
         # The last one may have been on its way to the pipe.

@@ -143,9 +143,9 @@ killed() { # program ops
     python3 "$here/crash.py" "$1" "$2" "$kills" "$at"
 }
 
-# So is the server before, and the program goes on with the next one.
-server_killed() { # program ops
-    python3 "$here/crash.py" "$1" "$2" "$kills" "$volume" --server "unix:$work/socket"
+# So is the server before, and the program goes on with the next one; with --told, its put may fail.
+server_killed() { # program ops words...
+    python3 "$here/crash.py" "$1" "$2" "$kills" "$volume" --server "unix:$work/socket" $3
 }
 
 kills=${SIFTFS_INTEGRATION_KILLS:-6}
@@ -164,9 +164,10 @@ done
 part "LevelDB with the patch killed, compound" \
     python3 "$here/crash.py" "$out/leveldb_work_patched" compound "$kills" "$work/volume"
 part "LevelDB with the patch killed, served" served killed "$out/leveldb_work_patched" compound
-part "LevelDB, and servers killed" server_killed "$out/leveldb_work" single
-part "LevelDB with the patch, and servers killed" server_killed "$out/leveldb_work_patched" compound
-part "RocksDB, and servers killed" server_killed "$out/rocksdb_work" compound
+part "LevelDB, and servers killed" server_killed "$out/leveldb_work" single ""
+part "RocksDB, and servers killed" server_killed "$out/rocksdb_work" single ""
+part "LevelDB with the patch, and servers killed" server_killed "$out/leveldb_work_patched" compound --told
+part "RocksDB by compounds, and servers killed" server_killed "$out/rocksdb_work" compound --told
 part "a database of a served volume has one user" served locked
 part "LevelDB's log, with the patch" records 120 "$out/leveldb_work_patched"
 part "LevelDB's log, served, with the patch" served records 120 "$out/leveldb_work_patched"

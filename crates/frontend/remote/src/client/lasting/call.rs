@@ -1,6 +1,7 @@
 //! One call of a client that comes back: made until it is answered, and what is noted of it then.
 
 use super::kind::{self, Kind};
+use super::numbers::Covers;
 use super::opens::How;
 use super::places::Place;
 use super::{Shared, Using, kept};
@@ -131,18 +132,38 @@ impl Shared {
         self.own_numbers(&mut sent, using.connection)?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let next = self.kept.next();
-        let (said, owed) = using.client.call_change(cred, (sent, Vec::new()), change);
-        if said.0.is_ok() {
-            match req {
-                Request::Fsync { file, .. } => {
-                    let ino = self.opens.ino(*file);
-                    ino.iter().for_each(|ino| self.kept.synced(*ino, next));
-                }
-                Request::SyncAll | Request::Checkpoint => self.kept.all_synced(next),
-                _ => {}
-            }
+        let (mut said, owed) = using.client.call_change(cred, (sent, Vec::new()), change);
+        if let Ok(reply) = &mut said.0 {
+            self.note_durable(using, (req, next), reply);
         }
         Ok((said, owed))
+    }
+
+    /// A request was answered that promises that changes are durable, or will be, of those that
+    /// were kept before `next` was the next.
+    fn note_durable(&self, using: &Using<'_>, (req, next): (&Request, u64), reply: &mut Reply) {
+        let covers = match req {
+            Request::Fsync { file, .. } | Request::Stage { file, .. } => {
+                self.opens.ino(*file).map(|file| Covers { file, next })
+            }
+            _ => None,
+        };
+        match (req, reply) {
+            (_, Reply::Ticket(ticket)) => {
+                ticket.0 = self.tickets.add_ticket(ticket.0, using.connection, covers);
+            }
+            (Request::Poll { ticket }, Reply::Durable(true))
+            | (Request::Wait { ticket, .. }, Reply::Done) => self.is_durable(ticket.0),
+            (Request::SyncAll | Request::Checkpoint, _) => self.kept.all_synced(next),
+            _ => covers.iter().for_each(|it| self.kept.synced(it.file, it.next)),
+        }
+    }
+
+    /// The ticket is durable that has this number of the client's own.
+    pub(super) fn is_durable(&self, ticket: u64) {
+        for Covers { file, next } in self.tickets.take_covered(ticket) {
+            self.kept.synced(file, next);
+        }
     }
 
     /// Does a request name an inode that is gone? The kernel itself refuses what names one whose
@@ -221,9 +242,6 @@ impl Shared {
                 }
             }
             Reply::Compounded(compounded) => self.opened_by(&req, compounded, &proofs),
-            Reply::Ticket(ticket) => {
-                ticket.0 = self.tickets.add(ticket.0, using.connection, None);
-            }
             Reply::Section(section) => {
                 let file = match &req {
                     Request::SectionStart { file } => Some(*file),

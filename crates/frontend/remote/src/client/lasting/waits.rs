@@ -82,10 +82,12 @@ pub(super) fn submit(shared: &Arc<Shared>, cred: &Credentials, request: Request,
                 later(&theirs, &credentials, request, done);
             }
             result => {
-                if let (Ok(_), Request::SetLock { file: Target::Open(own), ask }) =
-                    (&result, &request)
-                {
-                    theirs.opens.locked(*own, *ask);
+                match (&result, &request) {
+                    (Ok(_), Request::SetLock { file: Target::Open(own), ask }) => {
+                        theirs.opens.locked(*own, *ask);
+                    }
+                    (Ok(_), Request::Wait { ticket, .. }) => theirs.is_durable(ticket.0),
+                    _ => {}
                 }
                 done(result);
             }

@@ -517,8 +517,8 @@ fn what_is_durable_is_told_again() {
     assert!(matches!(heard[..], [FromServer::Durable { order: 7 }]), "{heard:?}");
 }
 
-/// Clients of which no book says anything are waited for once, also where those that wait die: after
-/// the recovery, before it, or while they wait.
+/// Clients of which no book says anything are waited for once, also where those that wait die:
+/// after the recovery, before it, or while they wait.
 #[test]
 fn unknown_clients_are_waited_for_until_one_server_has_done_so() {
     let dir = tempfile::tempdir().unwrap();
