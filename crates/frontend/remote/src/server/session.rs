@@ -13,7 +13,7 @@ use super::notices::Notices;
 use super::outbox::Outbox;
 use super::process::Process;
 use super::proofs::{Power, Prover};
-use super::returning::{Comes, Connection as Returned, Leaving};
+use super::returning::{Comes, Connection as Returned, Leaving, make_durable};
 use super::{Server, count, end_sessions};
 use crate::desk::{Desk, Held};
 use crate::executors::{Commands, Entry};
@@ -326,8 +326,7 @@ impl Session<'_> {
                     return self.end();
                 }
                 (ToServer::Returned, _) => {
-                    let returned = self.opened.returned.iter();
-                    returned.for_each(|it| end_sessions(self.server.clients.returned(*it)));
+                    self.opened.returned.iter().for_each(|it| self.returned(*it));
                     continue;
                 }
                 (ToServer::Full, _) => {
@@ -355,6 +354,20 @@ impl Session<'_> {
             self.busy.fetch_sub(1, Ordering::SeqCst);
         }
         self.end();
+    }
+
+    /// The client has repeated all that it keeps. Of that some was durable already, without that
+    /// it knew: what comes with a rename, such as the bytes of the file. Until the last change is
+    /// made again a file is as it was before, so that must not be what a power cut leaves.
+    fn returned(&self, connection: Returned) {
+        let clients = &self.server.clients;
+        if clients.is_returning(connection)
+            && clients.wants_durable()
+            && let Err(error) = make_durable(clients, || self.server.sync())
+        {
+            tracing::warn!(%error, "what a client has repeated is not durable");
+        }
+        end_sessions(clients.returned(connection));
     }
 
     /// The next message; none when the session is over. A call has its place in the order of
