@@ -608,14 +608,22 @@ impl Prepared {
     }
 }
 
-/// A write that came to an end before its end: why, which the rest is told.
+/// A write that came to an end before its end. The kernel sends what crosses a page in parts: where
+/// one is refused behind another, such as one of a file without a name whose server died between
+/// the two, only the next write is told why, and that is the answer here. It is wrong to end for no
+/// reason.
 fn short(
     (fd, offset, flags): (BorrowedFd<'_>, u64, ReadWriteFlags),
     written: usize,
     rest: &[u8],
 ) -> Refused {
-    let rest = rustix::io::pwritev2(fd, &[IoSlice::new(rest)], offset + written as u64, flags);
-    Refused::Command(format!("a short write of {written} bytes, and of the rest: {rest:?}"))
+    match rustix::io::pwritev2(fd, &[IoSlice::new(rest)], offset + written as u64, flags) {
+        Err(errno) => errno.into(),
+        Ok(more) => Refused::Command(format!(
+            "a write of {} bytes ended after {written}, and the rest, of {more}, was taken then",
+            written + rest.len()
+        )),
+    }
 }
 
 pub(crate) fn entry(path: &Path) -> Result<Reply, Errno> {

@@ -38,6 +38,19 @@ fn section(fd: &OwnedFd, call: libc::Ioctl) -> Result<(), Errno> {
     }
 }
 
+/// Writes `data` at `offset`. The kernel sends what crosses a page in parts: where one is refused
+/// behind another, the write ends there, and only the next one is told why.
+fn write_all(fd: &OwnedFd, data: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut written = 0;
+    while let Some(rest @ [_, ..]) = data.get(written..) {
+        match rustix::io::pwrite(fd, rest, offset + written as u64)? {
+            0 => return Err(Errno::NOSPC),
+            len => written += len,
+        }
+    }
+    Ok(())
+}
+
 /// Writes `data` at `offset` by a section of its own, in pieces of a page. True if it was
 /// committed; false if it is more than a section takes, or there are none here (the load's tests
 /// run on any file system, and the ledger tells if the mount has none): nothing was written then.
@@ -52,9 +65,9 @@ pub(crate) fn write_in_section(fd: &OwnedFd, offset: u64, data: &[u8]) -> Result
         }
         let mut at = offset;
         let written = data.chunks(PAGE).try_for_each(|piece| {
-            let len = rustix::io::pwrite(fd, piece, at)?;
-            at += len as u64;
-            if len == piece.len() { Ok(()) } else { Err(Errno::NOSPC) }
+            write_all(fd, piece, at)?;
+            at += piece.len() as u64;
+            Ok(())
         });
         match written.and_then(|()| section(fd, COMMIT)) {
             Ok(()) => return Ok(true),

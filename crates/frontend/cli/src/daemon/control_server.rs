@@ -264,9 +264,11 @@ impl Shared {
 
     /// The document, with `front` as its mount, or the oldest.
     fn status(&self, front: Option<Arc<Mounted>>) -> Result<Status, String> {
+        let asked = self.call(Request::Status);
+        // Now it is known whether the server was lost meanwhile.
         let server = (self.info.server)();
         let lost = server.as_ref().and_then(|server| server.lost.clone());
-        let runtime = match self.call(Request::Status) {
+        let runtime = match asked {
             Ok(Reply::Status(runtime)) => *runtime,
             Ok(_) => return Err(ODD.into()),
             // What is known without it is said all the same.

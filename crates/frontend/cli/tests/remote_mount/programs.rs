@@ -2,6 +2,7 @@
 //! they go on.
 
 use crate::Served;
+use crate::returns::MOST_FILES;
 use crate::support::Setup;
 use crate::support::keys::Keys;
 use crate::support::served::Served as AtTcp;
@@ -258,6 +259,10 @@ fn work(volume: &Volume, dir: &str, mut seed: u64, over: &AtomicBool) -> BTreeMa
     let mut number = 0;
     while !over.load(Ordering::Relaxed) {
         number += 1;
+        if ledger.len() > MOST_FILES {
+            let (name, _) = ledger.pop_first().unwrap();
+            volume.remove_file(&format!("{dir}/{name}")).unwrap();
+        }
         match draw(&mut seed, 5) {
             0 => open.sync_data().unwrap(),
             1 | 2 => {

@@ -149,6 +149,27 @@ fn a_mount_is_unmounted_without_its_server() {
     served.end();
 }
 
+/// A command that waits for the server's answer when the server dies is told so: it does not wait
+/// for the next one.
+#[test]
+fn commands_do_not_wait_for_a_server_that_died_meanwhile() {
+    let mut served = Served::start();
+    let mount = served.mount("m", "");
+    let server = served.server.take().unwrap();
+    server.signal(Signal::STOP);
+    let status = std::thread::scope(|scope| {
+        let status = scope.spawn(|| mount.status());
+        std::thread::sleep(PAUSE);
+        server.end(Signal::KILL);
+        status.join().unwrap()
+    });
+    assert!(status["server"]["lost"].as_str().is_some(), "{status}");
+    assert!(status["runtime"]["failed"].as_str().is_some(), "{status}");
+    served.server = Some(Server::start(served.setup.volume()));
+    drop(mount);
+    served.end();
+}
+
 /// So it is where the server dies while it makes durable what was not.
 ///
 /// Seen to be told as if all were well when the session is not asked again what it keeps.
@@ -287,6 +308,9 @@ fn nothing_older_is_repeated_over_a_section() {
     served.end();
 }
 
+/// Files of a ledger at most: a volume of a test has 4,096 inodes, which fast storage fills.
+pub const MOST_FILES: usize = 1000;
+
 /// What a program has been told of its directory: each file's bytes.
 pub type Ledger = BTreeMap<String, Vec<u8>>;
 
@@ -307,7 +331,8 @@ pub fn work(dir: &Path, seed: u64, over: &AtomicBool) -> Ledger {
     while !over.load(Ordering::Relaxed) {
         let names: Vec<String> = ledger.keys().filter(|name| *name != "open").cloned().collect();
         let some = (!names.is_empty()).then(|| names[draw(names.len() as u64) as usize].clone());
-        match (draw(8), some) {
+        let chosen = if names.len() < MOST_FILES { draw(8) } else { 0 };
+        match (chosen, some) {
             (0, Some(name)) => {
                 std::fs::remove_file(dir.join(&name)).unwrap();
                 ledger.remove(&name);

@@ -85,6 +85,21 @@ impl Shared {
         }
     }
 
+    /// Makes a call that changes nothing, by the connection that there is now.
+    ///
+    /// # Errors
+    /// Those of the call, and that the server is lost.
+    pub(super) fn call_now(&self, cred: &Credentials, req: Request) -> Result<(Reply, Owed)> {
+        assert_eq!(Kind::of(&req), Kind::Reads, "a change is made until it is answered");
+        let using = self.using_now()?;
+        let ((result, noted), owed) = self.call_once(&using, cred, &req, None)?;
+        if let (Err(Error::Link(_)), Some(why)) = (&result, using.client.lost()) {
+            self.lost(using.connection, &why);
+            return Err(why);
+        }
+        Ok((self.answered(&using, (cred, req), (result, noted))?, owed))
+    }
+
     /// Waits until the server has said that the session is there. False if the connection is lost
     /// instead, or the session ends.
     fn is_certain(&self, using: &Using<'_>) -> bool {

@@ -326,15 +326,18 @@ impl Lasting {
         self.leave();
     }
 
-    /// As [`FileService::call`], of a command: where the server is lost it is an error at once.
+    /// As [`FileService::call`], of a command: where the server is lost, or is lost before it has
+    /// answered, it is an error at once.
     ///
     /// # Errors
     /// Those of the call, and that the server is lost.
+    ///
+    /// # Panics
+    /// If the request changes something: only [`FileService::call`] can say what became of that.
     pub fn call_now(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        match self.lost() {
-            Some(error) => Err(error),
-            None => self.call(cred, req),
-        }
+        let (reply, owed) = self.shared.call_now(cred, req)?;
+        owed.wait();
+        Ok(reply)
     }
 }
 
@@ -422,6 +425,33 @@ impl Shared {
         self.peer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The connection, if there is one that is not lost.
+    fn use_now(&self, now: &mut Now) -> Option<Using<'_>> {
+        let client = now.client.as_ref().filter(|client| client.lost().is_none())?.clone();
+        now.calls += 1;
+        let (connection, instance) = (now.connection, now.instance);
+        Some(Using { shared: self, client, connection, instance })
+    }
+
+    /// As [`Shared::using`], without a wait.
+    ///
+    /// # Errors
+    /// The session ends, or the server is lost.
+    fn using_now(&self) -> Result<Using<'_>> {
+        let mut now = self.lock();
+        if now.leaving {
+            return Err(errno(libc::EIO));
+        }
+        match self.use_now(&mut now) {
+            Some(using) => Ok(using),
+            None => {
+                let (known, found) = (now.lost.as_ref(), now.client.as_ref());
+                let why = known.map(|(_, error)| error.clone()).or_else(|| found?.lost());
+                Err(why.unwrap_or_else(|| errno(libc::EIO)))
+            }
+        }
+    }
+
     /// Waits for a connection.
     ///
     /// # Errors
@@ -433,11 +463,8 @@ impl Shared {
                 return Err(errno(libc::EIO));
             }
             // One that is lost is about to say so, and how.
-            if let Some(client) = now.client.as_ref().filter(|client| client.lost().is_none()) {
-                let client = client.clone();
-                now.calls += 1;
-                let (connection, instance) = (now.connection, now.instance);
-                return Ok(Using { shared: self, client, connection, instance });
+            if let Some(using) = self.use_now(&mut now) {
+                return Ok(using);
             }
             if now.unwanted {
                 return Err(errno(libc::EIO));
