@@ -25,8 +25,8 @@ use crate::serve::told::Shares;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
-    Request, Seek, SetAttr, WriteData,
+    Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
+    MAX_FILE_SIZE, Reply, Request, Seek, SetAttr, WriteData,
 };
 use std::io;
 use std::sync::Arc;
@@ -161,11 +161,13 @@ impl Server {
         self.done(cred, Request::Release { handle })
     }
 
-    /// Attributes of every file that is open for writing, each once.
+    /// Attributes of every file that is open for writing, each once. One may be closed meanwhile
+    /// and its number be another inode's, which may be of any kind.
     pub(crate) fn open_for_writing(&self) -> Vec<Attr> {
         let cred = Credentials::default();
         let attr = |ino: InodeNr| self.entry(&cred, Request::GetAttr { file: ino.into() }).ok();
-        self.open_files.inodes().into_iter().filter_map(attr).collect()
+        let attrs = self.open_files.inodes().into_iter().filter_map(attr);
+        attrs.filter(|attr| attr.kind == FileKind::Regular).collect()
     }
 
     pub(crate) fn data(&self, cred: &Credentials, req: Request) -> Result<Vec<u8>> {
