@@ -117,6 +117,7 @@ planted! {
     ended_is_same: EndedIsSame breaks TWICE in away(renamed(), 0);
     effect_alone: EffectWithoutReply breaks TWICE in committing(failing(renamed(), 0, 1));
     tried_is_forgotten: TriedForgotten breaks TWICE in committing(failing(renamed(), 0, 2));
+    only_the_last_is_told: OnlyLastTried breaks TWICE in committing(failing(renamed(), 0, 3));
     found_is_not_written: FoundUnwritten breaks TWICE in committing(failing(renamed(), 0, 2));
     any_epoch: AnyEpoch breaks TWICE in committing(failing(renamed(), 0, 2));
     end_forgets_a_call: EndForgets breaks TWICE in ending(renamed(), 1, 0);

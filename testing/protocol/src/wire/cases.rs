@@ -67,12 +67,12 @@ pub fn deaths() -> Case {
     Case { config, reaches: &[seen::OF_TWO, seen::TRIED, seen::NO_BOOK, seen::UNKNOWN] }
 }
 
-/// Servers die at each step of a recovery. With a third death a change that is repeated may be made
-/// twice (`docs/design/lost-server.md`, "Planned").
+/// Servers die at each step of a recovery, up to three: what is repeated may have been asked for at
+/// each of those.
 pub fn recoveries() -> Case {
     let mut config = Config::new("recoveries", &[&[Name(0), Fsync(0)], &[Name(0)]]);
     config.commits = true;
-    config.faults = faults(2, 0, 2);
+    config.faults = faults(3, 0, 3);
     Case { config, reaches: &[seen::SURVIVED, seen::THERE_BY_LSN] }
 }
 

@@ -116,7 +116,7 @@ impl Snapshot {
                 self.ghost.answered |= bit(id) | if finally { bit(id + 1) } else { 0 };
                 if order != 0 && !finally {
                     let instance = self.server.instance;
-                    let kept = Kept { id, file, instance, order, lsn, tried: None };
+                    let kept = Kept { id, file, instance, order, lsn, last: None, tried: 0 };
                     self.clients[c].kept.push(kept);
                 }
             }
@@ -202,15 +202,19 @@ impl Snapshot {
         if let Some(at) = self.to_repeat(c).first().copied() {
             let client = &mut self.clients[c];
             let kept = client.kept[at];
-            let (number, tried) = match kept.tried {
+            let number = match kept.last {
                 // The connection was lost, and not the server.
-                Some((server, number)) if server == of => (number, number),
-                Some(_) if config.has(Mutation::TriedForgotten) => (client.repeats + 1, 0),
-                Some((_, tried)) => (client.repeats + 1, tried),
-                None => (client.repeats + 1, 0),
+                Some((server, number)) if server == of => number,
+                _ => client.repeats + 1,
+            };
+            let tried = match kept.last {
+                Some((server, _)) if server != of && config.has(Mutation::TriedForgotten) => 0,
+                Some((_, last)) if config.has(Mutation::OnlyLastTried) => 1 << last,
+                _ => kept.tried,
             };
             client.repeats = client.repeats.max(number);
-            client.kept[at].tried = Some((of, number));
+            client.kept[at].last = Some((of, number));
+            client.kept[at].tried |= 1 << number;
             self.to[c] = Some(Sent::Kept(kept, number, tried));
             return;
         }
@@ -230,7 +234,8 @@ impl Snapshot {
             (Told::Done(order, lsn), Some(at)) => {
                 let of = self.server.instance;
                 let kept = &mut self.clients[c].kept[at];
-                (kept.instance, kept.order, kept.lsn, kept.tried) = (of, order, lsn, None);
+                (kept.instance, kept.order, kept.lsn) = (of, order, lsn);
+                (kept.last, kept.tried) = (None, 0);
             }
             (Told::Failed, Some(at)) => {
                 let kept = self.clients[c].kept.remove(at);

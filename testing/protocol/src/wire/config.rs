@@ -85,6 +85,8 @@ pub enum Mutation {
     BySlotOnly,
     /// What a change was repeated as at a server that died is forgotten.
     TriedForgotten,
+    /// Of what a change was repeated as, only the newest is told.
+    OnlyLastTried,
     /// What is durable is told before it is written down.
     BookAfterTold,
     /// A sync of one client is not written down for others that keep changes of the file.

@@ -2,7 +2,7 @@
 
 use super::config::{Call, Config};
 use super::server::{Known, REPEATS};
-use super::state::{Back, Kept, Phase, Sent, Snapshot, Told, Up};
+use super::state::{Back, Kept, Numbers, Phase, Sent, Snapshot, Told, Up};
 
 /// Their names.
 pub mod names {
@@ -68,7 +68,7 @@ fn is_at(config: &Config, s: &Snapshot, landmark: &str) -> bool {
 fn is_of_calls(config: &Config, s: &Snapshot, landmark: &str) -> Option<bool> {
     use names::*;
     let all = || 0..s.clients.len();
-    let known = |c: usize| s.known(config, (c, 0), s.number(c), s.number(c));
+    let known = |c: usize| s.known(config, (c, 0), s.number(c), 1 << s.number(c));
     let comes = |c: usize| s.to[c] == Some(Sent::Call) && s.may_receive(config, c);
     let comes_again = |wanted: Known| {
         all().any(|c| {
@@ -105,7 +105,7 @@ fn is_of_calls(config: &Config, s: &Snapshot, landmark: &str) -> Option<bool> {
 fn is_of_kept(config: &Config, s: &Snapshot, landmark: &str) -> Option<bool> {
     use names::*;
     let all = || 0..s.clients.len();
-    let kept = |is: &dyn Fn(usize, Kept, u8, u8) -> bool| {
+    let kept = |is: &dyn Fn(usize, Kept, u8, Numbers) -> bool| {
         all().any(|c| match s.to[c] {
             Some(Sent::Kept(kept, number, tried)) if s.may_receive(config, c) => {
                 is(c, kept, number, tried)
@@ -135,7 +135,7 @@ fn is_of_kept(config: &Config, s: &Snapshot, landmark: &str) -> Option<bool> {
         TRIED => kept(&|_, _, _, tried| tried != 0),
         TRIED_SURVIVED => kept(&|c, kept, number, tried| {
             let known = s.known(config, (c, REPEATS), number, tried);
-            tried != 0 && tried != number && !there(&kept) && known == Known::There
+            tried & !(1 << number) != 0 && !there(&kept) && known == Known::There
         }),
         OF_TWO => {
             let kept = s.clients.iter().flat_map(|client| &client.kept);

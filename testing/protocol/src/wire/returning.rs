@@ -4,8 +4,8 @@ use super::config::{Config, Mutation};
 use super::runtime::Change;
 use super::server::{Known, REPEATS};
 use super::state::{
-    Back, Broken, CLIENTS, Found, Kept, Part, Phase, Progress, Reply, Server, Session, Snapshot,
-    Told, Up, bit,
+    Back, Broken, CLIENTS, Found, Kept, Numbers, Part, Phase, Progress, Reply, Server, Session,
+    Snapshot, Told, Up, bit,
 };
 
 impl Snapshot {
@@ -63,7 +63,7 @@ impl Snapshot {
         &mut self,
         config: &Config,
         c: usize,
-        (kept, number, tried): (Kept, u8, u8),
+        (kept, number, tried): (Kept, u8, Numbers),
     ) {
         let Some(progress) = &mut self.session(c).returning else {
             return self.from[c].push(Told::Failed);

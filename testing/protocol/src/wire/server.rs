@@ -2,7 +2,7 @@
 
 use super::config::{Call, Config, Mutation};
 use super::runtime::Change;
-use super::state::{Broken, CLIENTS, Job, Reply, Sent, Session, Snapshot, Told, Up};
+use super::state::{Broken, CLIENTS, Job, Numbers, Reply, Sent, Session, Snapshot, Told, Up};
 
 /// The slot of a program's calls, and that of what is repeated.
 const OWN: usize = 0;
@@ -39,7 +39,7 @@ impl Snapshot {
             return false;
         }
         if self.server.jobs[c].is_some() && sent == Sent::Call {
-            let known = || self.known(config, (c, OWN), self.number(c), self.number(c));
+            let known = || self.known(config, (c, OWN), self.number(c), 1 << self.number(c));
             let early = config.has(Mutation::AnsweredBeforeSettled);
             return early && matches!(known(), Known::Answered(_));
         }
@@ -68,14 +68,14 @@ impl Snapshot {
         goes_on && (call != Some(Call::Lock) || free)
     }
 
-    /// What is known of a change by its slot and number, and the number that it had at a server
+    /// What is known of a change by its slot and number, and the numbers that it had at servers
     /// that died.
     pub(crate) fn known(
         &self,
         config: &Config,
         (client, slot): (usize, usize),
         number: u8,
-        tried: u8,
+        tried: Numbers,
     ) -> Known {
         if config.has(Mutation::RunTwice) {
             return Known::New;
@@ -88,7 +88,7 @@ impl Snapshot {
         }
         let is_it = |of: u8| match config.has(Mutation::BySlotOnly) {
             true => of != 0,
-            false => of != 0 && of == tried,
+            false => of != 0 && tried & 1 << of != 0,
         };
         let mut found = self.past().iter().filter_map(|part| part.found);
         match found.any(|found| is_it(found.replies[client][slot])) {
@@ -145,7 +145,7 @@ impl Snapshot {
                 let finally = matches!(call, Call::Compound(_));
                 let known = match twice || finally {
                     true => Known::New,
-                    false => self.known(config, (c, OWN), number, number),
+                    false => self.known(config, (c, OWN), number, 1 << number),
                 };
                 match known {
                     Known::Answered(told) => self.from[c].push(told),

@@ -17,6 +17,9 @@ pub(crate) fn bit(id: Id) -> Ids {
     1 << id
 }
 
+/// Numbers of what is repeated, a bit for each.
+pub type Numbers = u32;
+
 /// A change that was answered and that is not known to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kept {
@@ -30,8 +33,10 @@ pub struct Kept {
     pub order: u8,
     /// LSN of a change of names; 0 for a write.
     pub lsn: u8,
-    /// The server at which it was repeated without an answer, and its number there.
-    pub tried: Option<(u8, u8)>,
+    /// The server at which it was repeated last without an answer, and its number there.
+    pub last: Option<(u8, u8)>,
+    /// Its numbers at all servers at which it was repeated without an answer.
+    pub tried: Numbers,
 }
 
 /// What a client has sent.
@@ -39,8 +44,8 @@ pub struct Kept {
 pub enum Sent {
     /// Its program's present call.
     Call,
-    /// A kept change that it repeats, the number of that, and the one that it had before.
-    Kept(Kept, u8, u8),
+    /// A kept change that it repeats, the number of that, and those that it had before.
+    Kept(Kept, u8, Numbers),
     /// It wants its lock again.
     Reclaim,
     /// It has come back.
