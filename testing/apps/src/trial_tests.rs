@@ -1,4 +1,5 @@
 use super::*;
+use crate::databases::sqlite::Sqlite;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a sample works.
@@ -69,4 +70,18 @@ fn a_trial_without_any_acknowledgement_has_failed() {
 fn who_gives_up_early_fails_with_its_own_words() {
     let Failed(message) = work_of(How::GivesUp).expect_err("it gave up");
     assert_eq!(message, "no more");
+}
+
+/// A trial waits for what an application acknowledges while it works.
+///
+/// Seen to fail for SQLite, which was said to have acknowledged nothing until its work had ended.
+#[test]
+fn sqlite_is_not_taken_for_idle_while_it_works() {
+    let parent = tempfile::tempdir().expect("temporary directory");
+    let place = Place::new("siftfs-apps-test", 1 << 20, Some(parent.path())).expect("a place");
+    let site = Site::kernel(parent.path(), parent.path());
+    let mut sqlite = Sqlite::alone();
+    sqlite.prepare(&site).expect("databases");
+    work(&place, &sqlite, &site, Duration::from_millis(500), None).expect("acknowledged something");
+    sqlite.check(&site).expect("all is there");
 }

@@ -28,7 +28,7 @@ pub trait App: Sync {
     /// on SiftFS after a crash, after more work, and under the kernel's ext4.
     fn check(&mut self, at: &Site) -> Result<()>;
 
-    /// Acknowledgements so far, in words.
+    /// Acknowledgements so far, in words, also while it works.
     fn acknowledged(&self) -> String;
 
     /// It does what a mount cannot repeat whose server died before it answered (publishes, atomic

@@ -46,6 +46,12 @@ fn away(mut config: Config, kill: u8) -> Config {
     config
 }
 
+/// The same where one more connection is lost.
+fn lost_again(mut config: Config) -> Config {
+    (config.faults.total, config.faults.lose) = (3, 2);
+    config
+}
+
 /// The same where a client does not come back to a server in time.
 fn late(mut config: Config) -> Config {
     config.faults = Faults { total: 2, kill: 1, late: 1, ..Faults::default() };
@@ -115,6 +121,7 @@ planted! {
     writes_twice: WriteTwice breaks TWICE in failing(new(&[&[Write(0)]]), 1, 0);
     writes_after_the_term: WriteAfterTerm breaks TWICE in away(new(&[&[Write(0)]]), 0);
     ended_is_same: EndedIsSame breaks TWICE in away(renamed(), 0);
+    heard_once: HeardOnce breaks TWICE in lost_again(away(renamed(), 0));
     effect_alone: EffectWithoutReply breaks TWICE in committing(failing(renamed(), 0, 1));
     tried_is_forgotten: TriedForgotten breaks TWICE in committing(failing(renamed(), 0, 2));
     only_the_last_is_told: OnlyLastTried breaks TWICE in committing(failing(renamed(), 0, 3));

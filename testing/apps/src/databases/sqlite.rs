@@ -4,6 +4,7 @@
 use crate::work::{App, Needs, Site};
 use siftfs_rig::database::{self, Acknowledged, Job, Mode};
 use siftfs_rig::place::{Failed, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct Sqlite {
     settings: &'static str,
     needs: Needs,
     acks: Mutex<Acknowledged>,
+    /// Transactions of the work under way, which are not among those.
+    under_way: AtomicU64,
 }
 
 impl Sqlite {
@@ -43,7 +46,7 @@ impl Sqlite {
         settings: &'static str,
         needs: Needs,
     ) -> Self {
-        Self { name, modes, settings, needs, acks: Mutex::default() }
+        Self { name, modes, settings, needs, acks: Mutex::default(), under_way: AtomicU64::new(0) }
     }
 
     fn acks(&self) -> Acknowledged {
@@ -67,10 +70,12 @@ impl App for Sqlite {
         let mut made = Ok(());
         while !at.stopped() && !job.gave_up() && made.is_ok() {
             made = database::no_journal(&at.dir);
+            self.under_way.store(job.count(), Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(5));
         }
         let gave_up = job.gave_up();
         self.acks.lock().unwrap_or_else(PoisonError::into_inner).add(job.stop());
+        self.under_way.store(0, Ordering::Relaxed);
         made?;
         if gave_up { Err(Failed("a writer gave up".into())) } else { Ok(()) }
     }
@@ -89,6 +94,6 @@ impl App for Sqlite {
     }
 
     fn acknowledged(&self) -> String {
-        format!("{} transactions", self.acks().total())
+        format!("{} transactions", self.acks().total() + self.under_way.load(Ordering::Relaxed))
     }
 }

@@ -100,6 +100,7 @@ impl Snapshot {
             }
             // It speaks of calls, of which a client that brings something back has sent none.
             (Told::Ended, phase) => self.clients[c].had_answers |= phase == Phase::Up,
+            (Told::Back, _) => self.is_back(config, c),
             (told, Phase::Returning(_)) => self.brought(config, c, told),
             (told, _) => self.answered(config, c, told),
         }
@@ -172,6 +173,7 @@ impl Snapshot {
         match back {
             Back::Clean => client.kept.clear(),
             Back::Unknown => {
+                client.forgotten = true;
                 lost = client.kept.iter().filter(|kept| kept.instance != of).copied().collect();
                 client.kept.retain(|kept| kept.instance == of);
                 if !config.has(Mutation::LateReclaim) {
@@ -267,11 +269,13 @@ impl Snapshot {
         if !client.waits {
             return;
         }
-        let knows = matches!(back, Back::Same | Back::Again) || had_answers;
+        let forgotten = std::mem::take(&mut client.forgotten);
+        let forgotten = forgotten && (back == Back::Unknown || !config.has(Mutation::HeardOnce));
+        let knows = matches!(back, Back::Same | Back::Again) && !forgotten || had_answers;
         let again = match call.expect("a call is under way") {
             Call::Compound(_) => config.has(Mutation::CompoundAgain),
             Call::Name(_) => knows,
-            Call::Write(_) => back != Back::Unknown || config.has(Mutation::WriteAfterTerm),
+            Call::Write(_) => !forgotten || config.has(Mutation::WriteAfterTerm),
             Call::Fsync(file) if client.errors & 1 << file != 0 => {
                 return self.tells_error(config, c, file);
             }

@@ -126,6 +126,8 @@ pub enum Mutation {
     EndedWithKept,
     /// A client whose session was ended counts as the one that was there.
     EndedIsSame,
+    /// A client that is told so acts on it only if the connection lasts by which it is told.
+    HeardOnce,
     /// A client whose session was ended takes its lock again, if that is free just then.
     LateReclaim,
     /// An orderly end leaves no replies in the book.

@@ -249,6 +249,7 @@ impl Snapshot {
             call: 0,
             waits: false,
             sent: 0,
+            forgotten: false,
             had_answers: false,
             kept: Vec::new(),
             repeats: 0,

@@ -111,7 +111,7 @@ impl Snapshot {
             },
             Sent::Returned => {
                 self.session(c).returning = None;
-                self.is_back(config, c);
+                self.from[c].push(Told::Back);
             }
         }
     }

@@ -63,6 +63,8 @@ pub enum Told {
     Yes,
     /// It failed.
     Failed,
+    /// Calls may come again: the client has said that it has come back.
+    Back,
     /// Forget what is known of this file.
     Notice(usize),
     /// All up to this place of the order is durable.
@@ -110,6 +112,8 @@ pub struct Client {
     pub waits: bool,
     /// By how many connections it was sent to the server that the client knows.
     pub sent: u8,
+    /// A server has said, since the client was there last, that it knows nothing of it.
+    pub forgotten: bool,
     /// The server had answered all when the last connection ended.
     pub had_answers: bool,
     /// What it keeps, in its own order.

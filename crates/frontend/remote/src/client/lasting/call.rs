@@ -1,5 +1,6 @@
 //! One call of a client that comes back: made until it is answered, and what is noted of it then.
 
+use super::again::{Before, was_done};
 use super::kind::{self, Kind};
 use super::numbers::Covers;
 use super::opens::How;
@@ -7,9 +8,9 @@ use super::places::Place;
 use super::{Shared, Using, kept};
 use crate::client::slots::{Noted, Said};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, Done, Proof, Proven, ToServer};
+use siftfs_calls::{Change, Done, Proof, Proven, ToServer};
 use siftfs_proto::compound::{Access, Compounded, FileArg, Step, Value};
-use siftfs_proto::{Credentials, FileService, Level, Owed, Reply, Request, Target, XattrMode};
+use siftfs_proto::{Credentials, Level, Owed, Reply, Request, Target};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ impl Shared {
         if (kind == Kind::Final && !is_loose) || matches!(req, Request::SetFlags { .. }) {
             self.before_final(cred, &req)?;
         }
-        let mut before: Option<u64> = None;
+        let mut before: Option<Before> = None;
         let (mut sent, mut may_be_there) = (0, false);
         loop {
             if kind == Kind::GivesBack && !self.give_back(cred, &req) {
@@ -45,9 +46,8 @@ impl Shared {
                 self.make_room()?;
             }
             let using = self.using()?;
-            if let Some(instance) = before {
-                may_be_there |=
-                    self.may_repeat(&using, (instance, sent), (kind, cred), &mut req)?;
+            if let Some(before) = before {
+                may_be_there |= self.may_repeat(&using, (before, sent), (kind, cred), &mut req)?;
             }
             sent += 1;
             self.forgets(&req);
@@ -61,11 +61,11 @@ impl Shared {
                     if kind == Kind::GivesBack {
                         return Ok((Reply::Done, Owed::default()));
                     }
-                    before = Some(using.instance);
+                    before = Some(Before::of(&using));
                 }
                 // What was read may be older than a change that others do not wait with any more.
                 Ok(_) if is_kept_by_kernels(&req) && !self.is_certain(&using) => {
-                    before = Some(using.instance);
+                    before = Some(Before::of(&using));
                 }
                 Err(error) if may_be_there && was_done(&req, &error) => {
                     return Err(self.which_refusal(&using, cred, &req, error));
@@ -372,95 +372,6 @@ impl Shared {
         }
         Ok(())
     }
-
-    /// The server was lost before it answered a call, which is about to be made again, at the one
-    /// that is there now: may it have been carried out already, without being answered as it was?
-    ///
-    /// # Errors
-    /// It is not to be made again.
-    fn may_repeat(
-        &self,
-        using: &Using<'_>,
-        (before, sent): (u64, u32),
-        (kind, cred): (Kind, &Credentials),
-        req: &mut Request,
-    ) -> Result<bool> {
-        let back = using.client.terms.back;
-        let certain = self.answers_again(using, (before, sent));
-        match kind {
-            Kind::Reads | Kind::Absolute | Kind::GivesBack => {}
-            Kind::Once if certain || matches!(back, Back::Again | Back::Clean) => {}
-            Kind::Appends if certain => {}
-            Kind::Appends => self.may_append_again(using, cred, req)?,
-            Kind::Bound => return Err(errno(libc::EIO)),
-            Kind::Once | Kind::Final => {
-                tracing::error!(
-                    request = name(req),
-                    "nobody can say whether a change was made: its server died before it answered"
-                );
-                return Err(errno(libc::EIO));
-            }
-        }
-        Ok(!certain)
-    }
-
-    /// Is a call whose answer did not come answered as it was, if it was carried out? It is by the
-    /// same server, and where the server before has carried out nothing that it had not answered.
-    fn answers_again(&self, using: &Using<'_>, (before, sent): (u64, u32)) -> bool {
-        let same = using.instance == before && using.client.terms.back == Back::Same;
-        // A server that ended in order may have carried out what a connection brought before the
-        // last one.
-        same || (self.lock().had_answers && sent == 1)
-    }
-
-    /// A change was refused that may have been made before, by a server that died: what its caller
-    /// is told. An attribute that is there with another value was not made by it. Of one that has
-    /// the value, or is not there to be removed, nobody can say whose that is.
-    fn which_refusal(
-        &self,
-        using: &Using<'_>,
-        cred: &Credentials,
-        req: &Request,
-        refused: Error,
-    ) -> Error {
-        if let Request::SetXattr { file, name, value, .. } = req {
-            let mut ask = Request::GetXattr { file: *file, name: name.clone() };
-            let there = kind::exchange(&mut ask, |own| self.opens.server(own))
-                .and_then(|()| using.client.call(cred, ask))
-                .and_then(Reply::data);
-            if there.is_ok_and(|found| found != *value) {
-                return refused;
-            }
-        }
-        tracing::error!(
-            request = name(req),
-            "nobody can say whether an attribute was changed: its server died before it answered"
-        );
-        errno(libc::EIO)
-    }
-
-    /// Bytes at the end of a file: if the file is no longer than the kernel believed, they are not
-    /// there.
-    ///
-    /// # Errors
-    /// They may be there.
-    fn may_append_again(&self, using: &Using<'_>, cred: &Credentials, req: &Request) -> Result<()> {
-        let Request::Append { file, end, .. } = req else { return Err(errno(libc::EIO)) };
-        let mut ask = Request::GetAttr { file: *file };
-        let attr = kind::exchange(&mut ask, |own| self.opens.server(own))
-            .and_then(|()| using.client.call(cred, ask))
-            .and_then(Reply::attr);
-        match attr {
-            Ok(attr) if attr.size <= *end => Ok(()),
-            // The connection is lost once more: the call says so.
-            Err(Error::Link(_)) => Ok(()),
-            Ok(_) => {
-                tracing::error!(?file, "nobody can say whether bytes were appended to a file");
-                Err(errno(libc::EIO))
-            }
-            Err(error) => Err(error),
-        }
-    }
 }
 
 /// The file that a request names.
@@ -474,16 +385,6 @@ fn file_of(req: &Request) -> Option<Target> {
         | Request::SetXattr { file, .. }
         | Request::RemoveXattr { file, .. } => Some(*file),
         _ => None,
-    }
-}
-
-/// Would a change that was made before be refused so?
-pub(super) fn was_done(req: &Request, error: &Error) -> bool {
-    let is = |number| *error == errno(number);
-    match req {
-        Request::RemoveXattr { .. } => is(libc::ENODATA),
-        Request::SetXattr { mode: XattrMode::Create, .. } => is(libc::EEXIST),
-        _ => false,
     }
 }
 

@@ -4,6 +4,7 @@
 //! Each connection is a [`Client`] of its own. What outlives it is here: the numbers of what is
 //! open, what the kernel refers to, and the changes that nobody knows to be durable.
 
+mod again;
 mod call;
 mod certain;
 mod finals;
@@ -58,6 +59,8 @@ struct Now {
     connection: u64,
     /// The server's number.
     instance: u64,
+    /// How often a server has said that it knows nothing of what this session had.
+    forgotten: u64,
     /// How many calls have the connection.
     calls: usize,
     /// Since when it is lost, and why.
@@ -113,6 +116,7 @@ struct Using<'a> {
     client: Arc<Client>,
     connection: u64,
     instance: u64,
+    forgotten: u64,
 }
 
 impl Drop for Using<'_> {
@@ -179,6 +183,7 @@ impl Lasting {
             client: None,
             connection: 0,
             instance: 0,
+            forgotten: 0,
             calls: 0,
             lost: None,
             had_answers: false,
@@ -429,8 +434,8 @@ impl Shared {
     fn use_now(&self, now: &mut Now) -> Option<Using<'_>> {
         let client = now.client.as_ref().filter(|client| client.lost().is_none())?.clone();
         now.calls += 1;
-        let (connection, instance) = (now.connection, now.instance);
-        Some(Using { shared: self, client, connection, instance })
+        let (connection, instance, forgotten) = (now.connection, now.instance, now.forgotten);
+        Some(Using { shared: self, client, connection, instance, forgotten })
     }
 
     /// As [`Shared::using`], without a wait.

@@ -1,5 +1,6 @@
 //! The way back to a server that was lost.
 
+use super::again::was_done;
 use super::kept::Change as KeptChange;
 use super::lender::{self, Late};
 use super::opens::Opened;
@@ -103,6 +104,9 @@ impl Shared {
             return Err(Error::Refused(format!("{} serves another volume now", client.peer())));
         }
         self.checks.get_or_init(|| terms.checks);
+        if terms.back == Back::Unknown {
+            self.lock().forgotten += 1;
+        }
         let _ = watch.instance.set(terms.instance);
         let client = Arc::new(client);
         self.certain.connects((connection, &client), asked, &self.cache);
@@ -239,7 +243,7 @@ impl Shared {
             }
             (Ok(_), None) => self.kept.drop(at),
             // It was durable, though nobody had said so.
-            (Err(error), _) if call::was_done(&request, &error) => self.kept.drop(at),
+            (Err(error), _) if was_done(&request, &error) => self.kept.drop(at),
             // The file was removed since, and that is there; or the file is lost, which its users
             // are told.
             (Err(Error::Posix(libc::ESTALE)), _) if file.is_some() && inode.is_some() => {

@@ -61,6 +61,8 @@ pub(super) struct Client {
     pub since: Instant,
     /// Its locks may have been another client's: it does not have them again.
     pub forfeits: bool,
+    /// It was told that its session was ended, and has not come back since.
+    pub anew: bool,
     /// Connections whose calls may still be carried out.
     busy: BTreeSet<u64>,
     /// They keep what they have until the client has taken it back.
@@ -99,6 +101,7 @@ impl Default for Client {
             returning,
             since: Instant::now(),
             forfeits,
+            anew: false,
             busy,
             earlier,
             places,

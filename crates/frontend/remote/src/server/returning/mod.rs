@@ -227,10 +227,11 @@ impl Clients {
         let returns = state.clients.get(&id).is_some_and(|client| client.returning.is_some());
         let back = match instance {
             0 => Back::New,
-            same if same == self.instance => match state.clients.contains_key(&id) {
-                true => Back::Same,
-                // It was away for so long that its calls are forgotten.
-                false => Back::Unknown,
+            same if same == self.instance => match state.clients.get(&id) {
+                Some(client) if !client.anew => Back::Same,
+                // It was away for so long that its calls are forgotten, which it may not have heard
+                // if the connection by which it was told is lost, too.
+                _ => Back::Unknown,
             },
             other => match self.part(other) {
                 Some(part) if part.ended => Back::Clean,
@@ -248,6 +249,7 @@ impl Clients {
         (client.whose, client.is_program) = (whose, is_program);
         client.connects((number, outbox.clone(), notices.clone()), now, returns);
         client.forfeits |= back == Back::Unknown;
+        client.anew |= back == Back::Unknown;
         // One that has nothing to bring back keeps nobody waiting.
         if back == Back::New {
             state.returned();
@@ -282,7 +284,7 @@ impl Clients {
         let order = state.durable;
         let over = state.of(connection).map(|client| {
             client.returning = None;
-            client.forfeits = false;
+            (client.forfeits, client.anew) = (false, false);
             // It may have been told by a connection that did not bring it any more.
             client.tell_durable(order);
             client.take_earlier()
