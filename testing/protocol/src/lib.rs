@@ -10,6 +10,7 @@ pub mod action;
 pub mod cases;
 mod compact;
 pub mod config;
+pub mod direct;
 mod discard;
 mod failing;
 pub mod fronts;

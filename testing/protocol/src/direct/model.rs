@@ -1,0 +1,166 @@
+//! The model that the checker explores: which steps are possible, and what each does.
+
+use super::action::Action;
+use super::config::{Config, Mutation};
+use super::judge;
+use super::landmarks::landmarks_at;
+use super::state::Snapshot;
+use stateright::{Model, Property};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A program, its target and its host under one configuration.
+pub struct Direct {
+    config: Config,
+    only: Option<&'static str>,
+    landmarks: &'static [&'static str],
+    met: AtomicU32,
+}
+
+impl Direct {
+    /// The model with all properties.
+    pub fn new(config: Config) -> Self {
+        config.validate();
+        Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
+    }
+
+    /// The model that also watches for these situations.
+    #[must_use]
+    pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
+        self.landmarks = landmarks;
+        self
+    }
+
+    /// The situations that no explored state was.
+    pub fn never_met(&self) -> Vec<&'static str> {
+        let met = self.met.load(Ordering::Relaxed);
+        let all = self.landmarks.iter().enumerate();
+        all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
+    }
+
+    /// The model with the one property of this name.
+    #[must_use]
+    pub fn only(mut self, property: &'static str) -> Self {
+        self.only = Some(property);
+        self
+    }
+
+    /// What is explored.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Is there a step that is no fault?
+    pub(crate) fn can_move(&self, s: &Snapshot) -> bool {
+        let mut all = Vec::new();
+        self.moves(s, &mut all);
+        !all.is_empty()
+    }
+
+    fn moves(&self, s: &Snapshot, out: &mut Vec<Action>) {
+        let config = &self.config;
+        let target = &s.target;
+        let possible = [
+            (s.may_open(config), Action::Open),
+            (s.may_submit(config), Action::Submit),
+            (s.may_give_up(), Action::GiveUp),
+            (s.may_begin(config), Action::Begin),
+            (target.up && target.running.is_some(), Action::Finish),
+            (s.may_flush_lane(), Action::FlushLane),
+            (s.may_replay(config), Action::Replay),
+            (s.may_flush_area(), Action::FlushArea),
+            (s.may_move_tail(), Action::Tail),
+            (target.up && target.hears.is_some(), Action::Hear),
+            (s.may_drain(config), Action::Drained),
+            (s.may_act(config), Action::Host),
+            (s.may_mark(), Action::MarkWritten),
+            (!s.host.up && target.up, Action::HostComes),
+            (!target.up, Action::TargetComes),
+        ];
+        out.extend(possible.into_iter().filter(|(is, _)| *is).map(|(_, action)| action));
+    }
+
+    fn faults(&self, s: &Snapshot, out: &mut Vec<Action>) {
+        let limits = self.config.faults;
+        let [host, target, program, power] = s.ghost.faults;
+        if s.ghost.faults.iter().sum::<u8>() >= limits.total {
+            return;
+        }
+        out.extend((host < limits.host && s.host.up).then_some(Action::HostDies));
+        out.extend((target < limits.target && s.target.up).then_some(Action::TargetDies));
+        out.extend((program < limits.program && s.program.up).then_some(Action::ProgramDies));
+        if power < limits.power {
+            out.extend((0..s.ways_of_a_cut()).map(Action::PowerFails));
+        }
+    }
+
+    fn apply(&self, s: &mut Snapshot, action: Action) {
+        let config = &self.config;
+        match action {
+            Action::Open => s.open(),
+            Action::Submit => s.submit(config),
+            Action::GiveUp => s.fails(s.program.call),
+            Action::Begin => s.begin(config),
+            Action::Finish => s.finish(config),
+            Action::FlushLane => s.flush_lane(config),
+            Action::Replay => s.replay(),
+            Action::FlushArea => s.flush_area(config),
+            Action::Tail => s.move_tail(),
+            Action::Hear => s.hear(),
+            Action::Drained => s.drained(config),
+            Action::Host => s.act(config),
+            Action::MarkWritten => s.mark(config),
+            Action::HostComes => s.host_comes(config),
+            Action::TargetComes => s.target_comes(!config.has(Mutation::IndexLater)),
+            fault => Self::apply_fault(s, fault),
+        }
+    }
+
+    /// What dies.
+    fn apply_fault(s: &mut Snapshot, fault: Action) {
+        let (kind, dies): (usize, &dyn Fn(&mut Snapshot)) = match fault {
+            Action::HostDies => (0, &Snapshot::host_dies),
+            Action::TargetDies => (1, &Snapshot::target_dies),
+            Action::ProgramDies => (2, &Snapshot::program_dies),
+            Action::PowerFails(way) => (3, &move |s: &mut Snapshot| s.power_fails(way)),
+            other => unreachable!("no fault: {other:?}"),
+        };
+        s.ghost.faults[kind] += 1;
+        dies(s);
+    }
+
+    /// Notes what this state is for the first time.
+    fn look(&self, s: &Snapshot) {
+        let met = self.met.load(Ordering::Relaxed);
+        let new = landmarks_at(&self.config, s, self.landmarks, met);
+        if new != 0 {
+            self.met.fetch_or(new, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Model for Direct {
+    type State = Snapshot;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<Snapshot> {
+        vec![Snapshot::first()]
+    }
+
+    fn actions(&self, s: &Snapshot, out: &mut Vec<Action>) {
+        self.look(s);
+        self.moves(s, out);
+        self.faults(s, out);
+    }
+
+    fn next_state(&self, last: &Snapshot, action: Action) -> Option<Snapshot> {
+        let mut next = last.clone();
+        self.apply(&mut next, action);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = judge::properties();
+        all.retain(|p| self.only.is_none_or(|only| only == p.name));
+        all
+    }
+}

@@ -1,0 +1,123 @@
+//! A direct data plane: each property is broken by a fault planted in the protocol, and in the
+//! number of steps of the shortest run to it nothing else breaks it. `SIFTFS_TRACE=1` with
+//! `--nocapture` prints the runs.
+
+use siftfs_protocol::direct::Call::{self, Atomic, Read, Sync, Write};
+use siftfs_protocol::direct::Mutation::{self, *};
+use siftfs_protocol::direct::Op::{self, Extend, Free, Give, Look};
+use siftfs_protocol::direct::judge::{self, names::*};
+use siftfs_protocol::direct::{Action, Config, Direct, Faults, cases};
+use stateright::{Checker, Model};
+
+/// The shortest run to a state that breaks `property`.
+fn shortest(config: Config, property: &'static str, steps: Option<usize>) -> Option<Vec<Action>> {
+    let mut checker = Direct::new(config).only(property).checker();
+    if let Some(steps) = steps {
+        checker = checker.target_max_depth(steps + 2);
+    }
+    let found = checker.spawn_bfs().join().discovery(property);
+    found.map(|path| path.into_actions())
+}
+
+fn bites(mutation: Mutation, property: &'static str, config: Config) {
+    let run = shortest(config.clone().mutated(mutation), property, None);
+    let run = run.unwrap_or_else(|| panic!("{mutation:?} does not break: {property}"));
+    println!("{mutation:?} | {property} | {} steps", run.len());
+    if std::env::var_os("SIFTFS_TRACE").is_some() {
+        run.iter().for_each(|action| println!("    {action:?}"));
+    }
+    let without = shortest(config, property, Some(run.len()));
+    assert_eq!(without, None, "broken without {mutation:?} too: {property}");
+}
+
+fn new(program: &[Call], host: &[Op]) -> Config {
+    Config::new("fault", program, host)
+}
+
+/// A block is written, taken, and given to another file.
+fn reused(program: &[Call]) -> Config {
+    new(program, &[Free(0), Give(0)])
+}
+
+/// The same where one fault happens.
+fn failing(mut config: Config, faults: Faults) -> Config {
+    config.faults =
+        Faults { total: faults.host + faults.target + faults.program + faults.power, ..faults };
+    config
+}
+
+fn power() -> Faults {
+    Faults { power: 1, ..Faults::default() }
+}
+
+fn target() -> Faults {
+    Faults { target: 1, ..Faults::default() }
+}
+
+fn host() -> Faults {
+    Faults { host: 1, ..Faults::default() }
+}
+
+fn program() -> Faults {
+    Faults { program: 1, ..Faults::default() }
+}
+
+macro_rules! planted {
+    ($($name:ident: $mutation:ident breaks $property:ident in $config:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            bites($mutation, $property, $config);
+        })*
+
+        /// The property that each of the above breaks.
+        const BROKEN: &[&str] = &[$($property),*];
+    };
+}
+
+planted! {
+    acknowledged_before_it_drains: AckRevokeBeforeDrain breaks INTACT in reused(&[Write(0)]);
+    checked_when_it_comes: CheckAtArrival breaks INTACT in reused(&[Write(0)]);
+    freed_first: FreeFirst breaks INTACT in reused(&[Write(0)]);
+    freed_before_it_is_replayed: FreeBeforeReplay breaks INTACT in reused(&[Atomic(0, 1)]);
+    tail_later: TailLater breaks INTACT in failing(reused(&[Atomic(0, 1)]), power());
+    linked_before_it_is_replayed: LinkBeforeReplay breaks INTACT in
+        failing(reused(&[Atomic(0, 1)]), target());
+    grant_outlives_its_epoch: GrantOutlivesEpoch breaks INTACT in
+        failing(reused(&[Write(0)]), host());
+
+    read_before_it_drains: AckRevokeBeforeDrain breaks SECRET in reused(&[Read(0)]);
+    unwritten_is_readable: UnwrittenReadable breaks SECRET in new(&[Read(2)], &[Extend(2)]);
+
+    written_before_the_flush: WrittenBeforeFlush breaks WRITTEN in
+        failing(new(&[Write(2)], &[Extend(2)]), power());
+    program_is_believed: ProgramIsBelieved breaks WRITTEN in new(&[Sync], &[Extend(2)]);
+
+    redo_over_newer: RedoOverNewer breaks NEWEST in new(&[Atomic(0, 1), Write(0), Read(0)], &[]);
+    index_later: IndexLater breaks NEWEST in
+        failing(new(&[Atomic(0, 1), Read(0)], &[]), target());
+    nobody_is_recalled: NoRecall breaks NEWEST in new(&[Atomic(0, 1)], &[Look(0)]);
+
+    committed_before_the_flush: CommitBeforeFlush breaks LASTING in
+        failing(new(&[Atomic(0, 1)], &[]), power());
+    synced_before_the_flush: SyncBeforeFlush breaks LASTING in
+        failing(new(&[Write(0), Sync], &[]), power());
+
+    uncommitted_is_replayed: ReplayUncommitted breaks WHOLE in
+        failing(new(&[Atomic(0, 1)], &[]), power());
+
+    no_term: NoTerm breaks DONE in failing(new(&[Write(0)], &[]), program());
+}
+
+/// No property is there that nothing was seen to break.
+#[test]
+fn every_property_can_be_broken() {
+    for property in judge::properties() {
+        assert!(BROKEN.contains(&property.name), "nothing breaks: {}", property.name);
+    }
+}
+
+/// The configurations themselves have no fault planted.
+#[test]
+fn the_cases_are_the_protocol_as_it_is() {
+    assert!(cases::everyday().iter().all(|case| case.config.mutation.is_none()));
+}
