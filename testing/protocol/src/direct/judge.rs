@@ -17,7 +17,7 @@ pub mod names {
     pub const NEWEST: &str = "R33: a read shows the newest write that was answered";
     /// R33.
     pub const LASTING: &str = "R33: what was synced or committed is there after a power cut";
-    /// R45.
+    /// Failure-atomic writes.
     pub const WHOLE: &str = "an atomic write is there as a whole, or not at all";
     /// Liveness.
     pub const DONE: &str = "every request and every step of the host comes to an end";
