@@ -2,10 +2,10 @@
 
 use super::config::{Call, Config, Mutation};
 use super::state::{
-    BLOCKS, Broken, Heard, Id, Lease, Owner, Queue, Request, Snapshot, bit, by_program,
+    BLOCKS, Broken, Heard, Id, Lease, Owner, Plane, Queue, Request, bit, by_program,
 };
 
-impl Snapshot {
+impl Plane {
     /// The program's present or next request.
     pub(crate) fn call(&self, config: &Config) -> Option<Call> {
         config.program.get(self.program.call).copied()

@@ -1,8 +1,8 @@
 //! What dies, and what a power cut leaves.
 
-use super::state::{Flushed, Host, Lease, Owner, Snapshot, empty};
+use super::state::{Flushed, Host, Lease, Owner, Plane, empty};
 
-impl Snapshot {
+impl Plane {
     /// The host's process is gone. The target serves what it has granted until another one comes.
     pub(crate) fn host_dies(&mut self) {
         let Host { epoch, op, .. } = self.host;

@@ -1,7 +1,7 @@
 //! The host: it gives blocks to files and takes them back, and for that ends leases.
 
 use super::config::{Config, Mutation, Op};
-use super::state::{Heard, Lease, OLD, Owner, Snapshot, ZEROS, bit, by_host};
+use super::state::{Heard, Lease, OLD, Owner, Plane, ZEROS, bit, by_host};
 
 /// What the host can do next.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ enum Next {
     Op(Op),
 }
 
-impl Snapshot {
+impl Plane {
     /// Do host and target speak with each other, in the host's epoch?
     pub(crate) fn is_linked(&self) -> bool {
         self.host.up && self.target.up && self.target.epoch == self.host.epoch

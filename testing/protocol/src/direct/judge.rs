@@ -2,7 +2,7 @@
 
 use super::config::{Call, Config};
 use super::model::Direct;
-use super::state::{BLOCKS, Broken, Lease, Owner, Snapshot, by_program};
+use super::state::{BLOCKS, Broken, Lease, Owner, Plane, by_program};
 use stateright::Property;
 
 /// Names of properties.
@@ -27,17 +27,17 @@ pub mod names {
 pub fn properties() -> Vec<Property<Direct>> {
     use names::*;
     vec![
-        Property::always(INTACT, |_, s: &Snapshot| s.others_are_intact()),
-        Property::always(SECRET, |_, s: &Snapshot| s.ghost.holds(Broken::Secret)),
-        Property::always(WRITTEN, |_, s: &Snapshot| s.written_is_own()),
-        Property::always(NEWEST, |_, s: &Snapshot| s.ghost.holds(Broken::Stale)),
-        Property::always(LASTING, |_, s: &Snapshot| s.has_what_counts()),
-        Property::always(WHOLE, |m: &Direct, s: &Snapshot| s.is_whole(m.config())),
-        Property::always(DONE, |m: &Direct, s: &Snapshot| s.is_done(m.config()) || m.can_move(s)),
+        Property::always(INTACT, |_, s: &Plane| s.others_are_intact()),
+        Property::always(SECRET, |_, s: &Plane| s.ghost.holds(Broken::Secret)),
+        Property::always(WRITTEN, |_, s: &Plane| s.written_is_own()),
+        Property::always(NEWEST, |_, s: &Plane| s.ghost.holds(Broken::Stale)),
+        Property::always(LASTING, |_, s: &Plane| s.has_what_counts()),
+        Property::always(WHOLE, |m: &Direct, s: &Plane| s.is_whole(m.config())),
+        Property::always(DONE, |m: &Direct, s: &Plane| s.is_done(m.config()) || m.can_move(s)),
     ]
 }
 
-impl Snapshot {
+impl Plane {
     /// Does the target have nothing of the lane before it, so that the area is what counts?
     fn is_settled(&self) -> bool {
         self.target.up && self.disk.lane.is_empty()

@@ -1,7 +1,7 @@
 //! Situations that a configuration must get into.
 
 use super::config::{Call, Config};
-use super::state::{Flushed, Lease, Queue, Snapshot};
+use super::state::{Flushed, Lease, Plane, Queue};
 
 /// Their names.
 pub mod names {
@@ -27,7 +27,7 @@ pub mod names {
     pub const DEAD: &str = "the lease of a dead program is to end";
 }
 
-fn is_at(config: &Config, s: &Snapshot, landmark: &str) -> bool {
+fn is_at(config: &Config, s: &Plane, landmark: &str) -> bool {
     use names::*;
     let target = &s.target;
     let ends = target.queue == Queue::Closing;
@@ -57,7 +57,7 @@ fn is_at(config: &Config, s: &Snapshot, landmark: &str) -> bool {
 }
 
 /// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(config: &Config, s: &Snapshot, wanted: &[&str], met: u32) -> u32 {
+pub(crate) fn landmarks_at(config: &Config, s: &Plane, wanted: &[&str], met: u32) -> u32 {
     let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
     new.filter(|(_, name)| is_at(config, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

@@ -3,9 +3,9 @@
 //! granted, written, freed and given to another file, a redo lane, deaths of each process, and a
 //! power cut with any subset of what was not flushed.
 //!
-//! `docs/design/protocol-model.md`, "A direct data plane", says what is modelled. [`Config`] is what
-//! is explored, [`Mutation`] a fault planted in the protocol to see that a property notices,
-//! [`judge`] has the properties.
+//! `docs/design/protocol-model.md`, "A direct data plane", is the protocol. [`Config`] is what is
+//! explored, [`Mutation`] a fault planted in it to see that a property notices, [`judge`] has the
+//! properties.
 
 pub mod action;
 pub mod cases;

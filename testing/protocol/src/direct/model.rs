@@ -4,7 +4,7 @@ use super::action::Action;
 use super::config::{Config, Mutation};
 use super::judge;
 use super::landmarks::landmarks_at;
-use super::state::Snapshot;
+use super::state::Plane;
 use stateright::{Model, Property};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,13 +50,13 @@ impl Direct {
     }
 
     /// Is there a step that is no fault?
-    pub(crate) fn can_move(&self, s: &Snapshot) -> bool {
+    pub(crate) fn can_move(&self, s: &Plane) -> bool {
         let mut all = Vec::new();
         self.moves(s, &mut all);
         !all.is_empty()
     }
 
-    fn moves(&self, s: &Snapshot, out: &mut Vec<Action>) {
+    fn moves(&self, s: &Plane, out: &mut Vec<Action>) {
         let config = &self.config;
         let target = &s.target;
         let possible = [
@@ -79,7 +79,7 @@ impl Direct {
         out.extend(possible.into_iter().filter(|(is, _)| *is).map(|(_, action)| action));
     }
 
-    fn faults(&self, s: &Snapshot, out: &mut Vec<Action>) {
+    fn faults(&self, s: &Plane, out: &mut Vec<Action>) {
         let limits = self.config.faults;
         let [host, target, program, power] = s.ghost.faults;
         if s.ghost.faults.iter().sum::<u8>() >= limits.total {
@@ -93,7 +93,7 @@ impl Direct {
         }
     }
 
-    fn apply(&self, s: &mut Snapshot, action: Action) {
+    fn apply(&self, s: &mut Plane, action: Action) {
         let config = &self.config;
         match action {
             Action::Open => s.open(),
@@ -116,12 +116,12 @@ impl Direct {
     }
 
     /// What dies.
-    fn apply_fault(s: &mut Snapshot, fault: Action) {
-        let (kind, dies): (usize, &dyn Fn(&mut Snapshot)) = match fault {
-            Action::HostDies => (0, &Snapshot::host_dies),
-            Action::TargetDies => (1, &Snapshot::target_dies),
-            Action::ProgramDies => (2, &Snapshot::program_dies),
-            Action::PowerFails(way) => (3, &move |s: &mut Snapshot| s.power_fails(way)),
+    fn apply_fault(s: &mut Plane, fault: Action) {
+        let (kind, dies): (usize, &dyn Fn(&mut Plane)) = match fault {
+            Action::HostDies => (0, &Plane::host_dies),
+            Action::TargetDies => (1, &Plane::target_dies),
+            Action::ProgramDies => (2, &Plane::program_dies),
+            Action::PowerFails(way) => (3, &move |s: &mut Plane| s.power_fails(way)),
             other => unreachable!("no fault: {other:?}"),
         };
         s.ghost.faults[kind] += 1;
@@ -129,7 +129,7 @@ impl Direct {
     }
 
     /// Notes what this state is for the first time.
-    fn look(&self, s: &Snapshot) {
+    fn look(&self, s: &Plane) {
         let met = self.met.load(Ordering::Relaxed);
         let new = landmarks_at(&self.config, s, self.landmarks, met);
         if new != 0 {
@@ -139,20 +139,20 @@ impl Direct {
 }
 
 impl Model for Direct {
-    type State = Snapshot;
+    type State = Plane;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Snapshot> {
-        vec![Snapshot::first()]
+    fn init_states(&self) -> Vec<Plane> {
+        vec![Plane::first()]
     }
 
-    fn actions(&self, s: &Snapshot, out: &mut Vec<Action>) {
+    fn actions(&self, s: &Plane, out: &mut Vec<Action>) {
         self.look(s);
         self.moves(s, out);
         self.faults(s, out);
     }
 
-    fn next_state(&self, last: &Snapshot, action: Action) -> Option<Snapshot> {
+    fn next_state(&self, last: &Plane, action: Action) -> Option<Plane> {
         let mut next = last.clone();
         self.apply(&mut next, action);
         Some(next)

@@ -254,9 +254,9 @@ impl Ghost {
     }
 }
 
-/// A state.
+/// A state: the storage, and the three processes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Snapshot {
+pub struct Plane {
     /// The storage.
     pub disk: Disk,
     /// The target.
@@ -288,7 +288,7 @@ pub(crate) fn empty() -> Target {
     }
 }
 
-impl Snapshot {
+impl Plane {
     /// All processes run, and the file has two blocks.
     pub fn first() -> Self {
         let block = |id: Id| Stored { durable: id, later: Vec::new() };

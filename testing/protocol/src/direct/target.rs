@@ -2,11 +2,9 @@
 //! any more.
 
 use super::config::{Call, Config, Mutation};
-use super::state::{
-    Flushed, Heard, Id, Lease, Queue, Record, Request, Snapshot, Syncing, by_program,
-};
+use super::state::{Flushed, Heard, Id, Lease, Plane, Queue, Record, Request, Syncing, by_program};
 
-impl Snapshot {
+impl Plane {
     /// May a request be begun? A write waits for what was committed over it (R33).
     pub(crate) fn may_begin(&self, config: &Config) -> bool {
         let target = &self.target;

@@ -105,7 +105,9 @@ fn is_there(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::There(12))
 }
 
-/// Which server a client finds decides what it is told.
+/// Which server a client finds decides what it is told. That its session was ended it is told until
+/// it is back: seen to be told that it is the same, and to have a rename carried out twice, in the
+/// model (`HeardOnce` in `testing/protocol/src/wire`).
 #[test]
 fn a_client_learns_what_became_of_its_server() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,6 +119,10 @@ fn a_client_learns_what_became_of_its_server() {
     assert_eq!(arrive(&first, 1, first.instance).0, Back::Same);
     arrive(&first, 2, 0);
     assert_eq!(arrive(&first, 9, first.instance).0, Back::Unknown, "it was forgotten");
+    let (back, late) = arrive(&first, 9, first.instance);
+    assert_eq!(back, Back::Unknown, "it may not have heard that");
+    let _over = first.returned(late);
+    assert_eq!(arrive(&first, 9, first.instance).0, Back::Same);
     // It dies.
     let second = server(&path, 5, found(4));
     assert_eq!(arrive(&second, 1, first.instance).0, Back::Again);
@@ -268,30 +274,6 @@ fn a_client_that_is_lost_on_its_way_back_has_not_returned() {
     // It is written down again.
     let third = server(&path, 6, found(5));
     assert_eq!(arrive(&third, 1, second.instance).0, Back::Again);
-}
-
-/// A client whose session was ended is told so until it has come back: the connection by which it
-/// was told may be lost before it hears it.
-///
-/// Seen to be told that it is the same, and to have a rename carried out twice, in the model
-/// (`HeardOnce` in `testing/protocol/src/wire`).
-#[test]
-fn a_client_whose_session_was_ended_is_told_so_until_it_is_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let first = server(&dir.path().join("book"), 4, None);
-    let of = first.instance;
-    for _ in 0..2 {
-        let (back, lost) = arrive(&first, 1, of);
-        assert_eq!(back, Back::Unknown);
-        first.is_quiet(lost);
-        drop(first.leaves(lost, Arc::new(Nothing), Leaving::Lost));
-    }
-    let (back, lost) = arrive(&first, 1, of);
-    assert_eq!(back, Back::Unknown);
-    let _over = first.returned(lost);
-    first.is_quiet(lost);
-    drop(first.leaves(lost, Arc::new(Nothing), Leaving::Lost));
-    assert_eq!(arrive(&first, 1, of).0, Back::Same);
 }
 
 /// A client that has synced a file keeps its changes until it has the answer. Others may write and
