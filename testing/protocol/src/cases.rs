@@ -5,12 +5,7 @@ use crate::config::{Config, Faults, Replay, Step};
 use crate::judge::landmarks as seen;
 
 /// A configuration, and what a run of it must meet at least once.
-pub struct Case {
-    /// What is explored.
-    pub config: Config,
-    /// Names from [`crate::judge::landmarks`].
-    pub reaches: &'static [&'static str],
-}
+pub type Case = crate::explored::Case<Config>;
 
 const A: &[Step] = &[Write(0), Fsync(0)];
 const AA: &[Step] = &[Write(0), Fsync(0), Write(0), Fsync(0)];

@@ -466,7 +466,7 @@ impl Storage {
 }
 
 /// Is this the situation of that name?
-fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
+pub(crate) fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
     use landmarks::*;
     let replays = |d: &Service| matches!(d.task, Task::Replay { .. });
     match landmark {
@@ -519,10 +519,4 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
         }),
         _ => unreachable!("no landmark has this name: {landmark}"),
     }
-}
-
-/// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(model: &Protocol, s: &State, wanted: &[&str], met: u32) -> u32 {
-    let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
-    new.filter(|(_, name)| is_at(model, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

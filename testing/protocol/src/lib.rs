@@ -12,6 +12,7 @@ mod compact;
 pub mod config;
 pub mod direct;
 mod discard;
+pub mod explored;
 mod failing;
 pub mod fronts;
 pub mod graph;

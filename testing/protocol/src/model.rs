@@ -1,7 +1,8 @@
 //! The model that the checker explores: which steps are possible, and what each does.
 
 use crate::action::{Action, Flush};
-use crate::config::Config;
+use crate::config::{Config, Mutation};
+use crate::explored::{Explored, Watch};
 use crate::host::Start;
 use crate::judge;
 use crate::state::{
@@ -10,52 +11,17 @@ use crate::state::{
 };
 use crate::storage::{Failure, Regions, Storage};
 use stateright::{Model, Property};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The protocol under one configuration.
 pub struct Protocol {
     config: Config,
-    only: Option<&'static str>,
-    landmarks: &'static [&'static str],
-    met: AtomicU32,
+    watch: Watch,
 }
 
 impl Protocol {
     /// The model with all properties.
     pub fn new(config: Config) -> Self {
-        config.validate();
-        Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
-    }
-
-    /// The model that also watches for these situations.
-    #[must_use]
-    pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
-        self.landmarks = landmarks;
-        self
-    }
-
-    /// The situations that no explored state was.
-    pub fn never_met(&self) -> Vec<&'static str> {
-        let met = self.met.load(Ordering::Relaxed);
-        let all = self.landmarks.iter().enumerate();
-        all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
-    }
-
-    /// Notes what this state is for the first time: the checker's `sometimes` would keep the path
-    /// to every such state.
-    fn look(&self, s: &State) {
-        let met = self.met.load(Ordering::Relaxed);
-        let new = judge::landmarks_at(self, s, self.landmarks, met);
-        if new != 0 {
-            self.met.fetch_or(new, Ordering::Relaxed);
-        }
-    }
-
-    /// The model with the one property of this name.
-    #[must_use]
-    pub fn only(mut self, property: &'static str) -> Self {
-        self.only = Some(property);
-        self
+        Self::of(config, Watch::default())
     }
 
     /// What is explored.
@@ -304,6 +270,28 @@ fn few(choices: usize) -> u16 {
     u16::try_from(choices).expect("few unflushed writes at a time")
 }
 
+impl Explored for Protocol {
+    type Config = Config;
+    type Mutation = Mutation;
+
+    fn of(config: Config, watch: Watch) -> Self {
+        config.validate();
+        Self { config, watch }
+    }
+
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    fn name(config: &Config) -> &'static str {
+        config.name
+    }
+
+    fn mutated(config: Config, mutation: Mutation) -> Config {
+        config.mutated(mutation)
+    }
+}
+
 impl Model for Protocol {
     type State = State;
     type Action = Action;
@@ -344,7 +332,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, s: &State, out: &mut Vec<Action>) {
-        self.look(s);
+        self.watch.look(|landmark| judge::is_at(self, s, landmark));
         self.moves(s, out);
         self.faults(s, out);
     }
@@ -356,8 +344,6 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut all = judge::properties();
-        all.retain(|p| self.only.is_none_or(|only| only == p.name));
-        all
+        self.watch.wanted(judge::properties())
     }
 }

@@ -2,36 +2,12 @@
 //! them. `SIFTFS_LONG=1` explores larger configurations. Printed with `--nocapture`: how many
 //! states, and how long it took.
 
-use siftfs_protocol::cases::{self, Case};
+use siftfs_protocol::cases;
+use siftfs_protocol::explored;
+use siftfs_protocol::explored::explore;
 use siftfs_protocol::{Faults, Protocol, graph};
-use stateright::{Checker, HasDiscoveries, Model};
-use std::time::Instant;
 
-/// Explores one configuration to its end.
-fn explore(case: Case) {
-    let (name, start) = (case.config.name, Instant::now());
-    let model = Protocol::new(case.config.clone()).looking_for(case.reaches);
-    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
-    let states = checker.unique_state_count();
-    if let Some((property, path)) = checker.discoveries().into_iter().next() {
-        let steps: Vec<_> = path.into_actions().iter().map(|a| format!("{a:?}")).collect();
-        panic!("{name}: does not hold: {property}\n{}", steps.join("\n"));
-    }
-    assert!(checker.is_done(), "{name}: explored to the end");
-    assert_eq!(checker.model().never_met(), [""; 0], "{name}: situations that it must get into");
-    println!("{name}: {states} states, {:.1} s", start.elapsed().as_secs_f64());
-}
-
-macro_rules! explored {
-    ($($name:ident),*) => {$(
-        #[test]
-        fn $name() {
-            explore(cases::$name());
-        }
-    )*};
-}
-
-explored!(
+explored!(Protocol:
     reuse,
     reuse_twice,
     group,
@@ -54,8 +30,8 @@ explored!(
 #[test]
 fn smallest_or_all() {
     match std::env::var_os("SIFTFS_LONG") {
-        Some(_) => cases::long().into_iter().for_each(explore),
-        None => explore(cases::smallest()),
+        Some(_) => cases::long().into_iter().for_each(explore::<Protocol>),
+        None => explore::<Protocol>(cases::smallest()),
     }
 }
 

@@ -3,32 +3,11 @@
 //! `--nocapture` prints the runs.
 
 use siftfs_protocol::direct::Call::{self, Atomic, Read, Sync, Write};
-use siftfs_protocol::direct::Mutation::{self, *};
+use siftfs_protocol::direct::Mutation::*;
 use siftfs_protocol::direct::Op::{self, Extend, Free, Give, Look};
 use siftfs_protocol::direct::judge::{self, names::*};
-use siftfs_protocol::direct::{Action, Config, Direct, Faults, cases};
-use stateright::{Checker, Model};
-
-/// The shortest run to a state that breaks `property`.
-fn shortest(config: Config, property: &'static str, steps: Option<usize>) -> Option<Vec<Action>> {
-    let mut checker = Direct::new(config).only(property).checker();
-    if let Some(steps) = steps {
-        checker = checker.target_max_depth(steps + 2);
-    }
-    let found = checker.spawn_bfs().join().discovery(property);
-    found.map(|path| path.into_actions())
-}
-
-fn bites(mutation: Mutation, property: &'static str, config: Config) {
-    let run = shortest(config.clone().mutated(mutation), property, None);
-    let run = run.unwrap_or_else(|| panic!("{mutation:?} does not break: {property}"));
-    println!("{mutation:?} | {property} | {} steps", run.len());
-    if std::env::var_os("SIFTFS_TRACE").is_some() {
-        run.iter().for_each(|action| println!("    {action:?}"));
-    }
-    let without = shortest(config, property, Some(run.len()));
-    assert_eq!(without, None, "broken without {mutation:?} too: {property}");
-}
+use siftfs_protocol::direct::{Config, Direct, Faults, cases};
+use siftfs_protocol::planted;
 
 fn new(program: &[Call], host: &[Op]) -> Config {
     Config::new("fault", program, host)
@@ -62,19 +41,7 @@ fn program() -> Faults {
     Faults { program: 1, ..Faults::default() }
 }
 
-macro_rules! planted {
-    ($($name:ident: $mutation:ident breaks $property:ident in $config:expr;)*) => {
-        $(#[test]
-        fn $name() {
-            bites($mutation, $property, $config);
-        })*
-
-        /// The property that each of the above breaks.
-        const BROKEN: &[&str] = &[$($property),*];
-    };
-}
-
-planted! {
+planted! { Direct:
     acknowledged_before_it_drains: AckRevokeBeforeDrain breaks INTACT in reused(&[Write(0)]);
     checked_when_it_comes: CheckAtArrival breaks INTACT in reused(&[Write(0)]);
     freed_first: FreeFirst breaks INTACT in reused(&[Write(0)]);

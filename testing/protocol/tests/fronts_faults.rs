@@ -6,32 +6,11 @@ use siftfs_protocol::fronts::Call::{
     self, Append, Close, Create, Fsync, Lease, Lookup, Put, Read, Return, Start, Stat, Store,
     Unlink, Write,
 };
-use siftfs_protocol::fronts::Mutation::{self, *};
+use siftfs_protocol::fronts::Mutation::*;
 use siftfs_protocol::fronts::judge::{self, names::*};
 use siftfs_protocol::fronts::state::{EMBEDDED, Thing};
-use siftfs_protocol::fronts::{Action, Config, Faults, Fronts};
-use stateright::{Checker, Model};
-
-/// The shortest run to a state that breaks `property`.
-fn shortest(config: Config, property: &'static str, steps: Option<usize>) -> Option<Vec<Action>> {
-    let mut checker = Fronts::new(config).only(property).checker();
-    if let Some(steps) = steps {
-        checker = checker.target_max_depth(steps + 2);
-    }
-    let found = checker.spawn_bfs().join().discovery(property);
-    found.map(|path| path.into_actions())
-}
-
-fn bites(mutation: Mutation, property: &'static str, config: Config) {
-    let run = shortest(config.clone().mutated(mutation), property, None);
-    let run = run.unwrap_or_else(|| panic!("{mutation:?} does not break: {property}"));
-    println!("{mutation:?} | {property} | {} steps", run.len());
-    if std::env::var_os("SIFTFS_TRACE").is_some() {
-        run.iter().for_each(|action| println!("    {action:?}"));
-    }
-    let without = shortest(config, property, Some(run.len()));
-    assert_eq!(without, None, "broken without {mutation:?} too: {property}");
-}
+use siftfs_protocol::fronts::{Config, Faults, Fronts};
+use siftfs_protocol::planted;
 
 const PAGE: Thing = Thing::Page(0);
 const OTHER: Thing = Thing::Page(1);
@@ -155,52 +134,39 @@ fn appended() -> Config {
     new(&[(0, &[Append(1), Append(1)]), (1, &[Append(2)])])
 }
 
-macro_rules! faults {
-    ($($name:ident: $mutation:ident, $property:ident, $config:expr;)*) => {
-        $(
-            #[test]
-            fn $name() {
-                bites($mutation, $property, $config);
-            }
-        )*
-        const BROKEN: &[&str] = &[$($property),*];
-    };
-}
-
-faults! {
-    p1_answered_when_all_have_forgotten: AnswerBeforeAcknowledged, OLDER, written();
-    p1_remembered_before_it_is_read: RememberAfterRead, OLDER, written_twice();
-    p1_what_was_told_since_is_not_forgotten: ForgetNewer, OLDER, written_twice();
-    p1_a_kernel_without_the_inode_is_told_again: MissingIsAcknowledged, OLDER, first_lookup();
-    p1_a_kernel_is_told_of_its_own_write: OwnPageUntold, OLDER, reread();
-    p1_no_early_answer_over_a_read: EarlyOverReads, OLDER, beside_a_read();
-    p1_no_early_answer_by_the_clock: EarlyByTime, OLDER, beside_a_write();
-    p1_validity_counts_from_the_answer: ValidityFromChange, OLDER, made_twice();
-    p1_validity_has_a_margin: NoMargin, OLDER, name();
-    p1_validity_sleeps_with_the_kernel: NamesByBoottime, OLDER, with(name(), sleep());
-    p5_an_fsync_pays_the_debts: DebtsForgotten, OLDER, stores();
-    r32_an_acknowledgement_counts_once: CountTwice, COUNTED, with(written(), stray());
-    r32_counted_twice_it_answers_too_early: CountTwice, OLDER, with(counted(), stray());
-    r32_an_acknowledgement_is_its_sessions: CountForeign, COUNTED, with(written(), stray());
-    r32_none_counts_after_its_session: CountAfterEnd, COUNTED, told_both();
-    r51_a_circle_of_pages: NoEarlyAnswer, ANSWERED, circle();
-    r51_a_circle_of_directories: NamesWithoutValidity, ANSWERED, directories();
-    r51_a_circle_of_stored_pages: KernelsPagesWait, ANSWERED, stores();
-    r51_the_blocked_one_is_not_aborted: AbortTheBlocked, ABORTED, silenced();
-    r32_granted_when_drained: GrantBeforeDrained, ALONE, written_and_leased();
-    r32_a_drain_takes_back_what_it_brings: DrainOnce, ANSWERED, stored_and_leased();
-    r48_no_lease_beside_a_section: LeaseBesideSection, ALONE, section();
-    a_lease_ends_with_its_session: LeaseOutlivesSession, ALONE, with(leased(&[Lease]), death());
-    r47_what_is_published_is_not_lost:
-        PublishedIsDropped, OLDER, with(leased(&[Lease, Put]), death());
-    r36_nothing_after_the_end: LateReturn, AFTER_END, overwritten();
-    r36_a_late_return_would_hide_newer_bytes: LateReturn, OLDER, overwritten();
-    r37_told_when_ingested: ToldBeforeIngested, INGESTED, leased(&[Lease, Put, Return]);
-    r54_the_word_decides: HoldersClock, OLDER, with(leased(&[Lease, Put]), sleep());
-    r37_the_word_dies_with_the_daemon: WordOutlivesDaemon, OLDER, with(leased(&[Lease, Put]), daemon());
-    r49_a_number_is_kept: ReuseWhileLeased, R49, removed();
-    r50_moved_to_the_end: AppendAtOffset, R50, appended();
-    r50_every_end_that_was_told: ToldEndForgotten, R50, appended();
+planted! { Fronts:
+    p1_answered_when_all_have_forgotten: AnswerBeforeAcknowledged breaks OLDER in written();
+    p1_remembered_before_it_is_read: RememberAfterRead breaks OLDER in written_twice();
+    p1_what_was_told_since_is_not_forgotten: ForgetNewer breaks OLDER in written_twice();
+    p1_a_kernel_without_the_inode_is_told_again: MissingIsAcknowledged breaks OLDER in first_lookup();
+    p1_a_kernel_is_told_of_its_own_write: OwnPageUntold breaks OLDER in reread();
+    p1_no_early_answer_over_a_read: EarlyOverReads breaks OLDER in beside_a_read();
+    p1_no_early_answer_by_the_clock: EarlyByTime breaks OLDER in beside_a_write();
+    p1_validity_counts_from_the_answer: ValidityFromChange breaks OLDER in made_twice();
+    p1_validity_has_a_margin: NoMargin breaks OLDER in name();
+    p1_validity_sleeps_with_the_kernel: NamesByBoottime breaks OLDER in with(name(), sleep());
+    p5_an_fsync_pays_the_debts: DebtsForgotten breaks OLDER in stores();
+    r32_an_acknowledgement_counts_once: CountTwice breaks COUNTED in with(written(), stray());
+    r32_counted_twice_it_answers_too_early: CountTwice breaks OLDER in with(counted(), stray());
+    r32_an_acknowledgement_is_its_sessions: CountForeign breaks COUNTED in with(written(), stray());
+    r32_none_counts_after_its_session: CountAfterEnd breaks COUNTED in told_both();
+    r51_a_circle_of_pages: NoEarlyAnswer breaks ANSWERED in circle();
+    r51_a_circle_of_directories: NamesWithoutValidity breaks ANSWERED in directories();
+    r51_a_circle_of_stored_pages: KernelsPagesWait breaks ANSWERED in stores();
+    r51_the_blocked_one_is_not_aborted: AbortTheBlocked breaks ABORTED in silenced();
+    r32_granted_when_drained: GrantBeforeDrained breaks ALONE in written_and_leased();
+    r32_a_drain_takes_back_what_it_brings: DrainOnce breaks ANSWERED in stored_and_leased();
+    r48_no_lease_beside_a_section: LeaseBesideSection breaks ALONE in section();
+    a_lease_ends_with_its_session: LeaseOutlivesSession breaks ALONE in with(leased(&[Lease]), death());
+    r47_what_is_published_is_not_lost: PublishedIsDropped breaks OLDER in with(leased(&[Lease, Put]), death());
+    r36_nothing_after_the_end: LateReturn breaks AFTER_END in overwritten();
+    r36_a_late_return_would_hide_newer_bytes: LateReturn breaks OLDER in overwritten();
+    r37_told_when_ingested: ToldBeforeIngested breaks INGESTED in leased(&[Lease, Put, Return]);
+    r54_the_word_decides: HoldersClock breaks OLDER in with(leased(&[Lease, Put]), sleep());
+    r37_the_word_dies_with_the_daemon: WordOutlivesDaemon breaks OLDER in with(leased(&[Lease, Put]), daemon());
+    r49_a_number_is_kept: ReuseWhileLeased breaks R49 in removed();
+    r50_moved_to_the_end: AppendAtOffset breaks R50 in appended();
+    r50_every_end_that_was_told: ToldEndForgotten breaks R50 in appended();
 }
 
 /// A write with two notices.

@@ -5,32 +5,12 @@
 use siftfs_protocol::logs::Call::{
     self, Forget, Fsync, Lease, Order, Read, Stat, Sync, Unmount, Write,
 };
-use siftfs_protocol::logs::Mutation::{self, *};
+use siftfs_protocol::logs::Mutation::*;
 use siftfs_protocol::logs::Who::{self, Holder, Mount};
 use siftfs_protocol::logs::judge::{self, names::*};
-use siftfs_protocol::logs::{Action, Config, Faults, Logs, cases};
+use siftfs_protocol::logs::{Config, Faults, Logs, cases};
+use siftfs_protocol::planted;
 use stateright::{Checker, Model};
-
-/// The shortest run to a state that breaks `property`.
-fn shortest(config: Config, property: &'static str, steps: Option<usize>) -> Option<Vec<Action>> {
-    let mut checker = Logs::new(config).only(property).checker();
-    if let Some(steps) = steps {
-        checker = checker.target_max_depth(steps + 2);
-    }
-    let found = checker.spawn_bfs().join().discovery(property);
-    found.map(|path| path.into_actions())
-}
-
-fn bites(mutation: Mutation, property: &'static str, config: Config) {
-    let run = shortest(config.clone().mutated(mutation), property, None);
-    let run = run.unwrap_or_else(|| panic!("{mutation:?} does not break: {property}"));
-    println!("{mutation:?} | {property} | {} steps", run.len());
-    if std::env::var_os("SIFTFS_TRACE").is_some() {
-        run.iter().for_each(|action| println!("    {action:?}"));
-    }
-    let without = shortest(config, property, Some(run.len()));
-    assert_eq!(without, None, "broken without {mutation:?} too: {property}");
-}
 
 fn new(programs: &[(Who, &[Call])]) -> Config {
     Config::new("fault", programs)
@@ -163,73 +143,53 @@ fn unwritable() -> Config {
     config
 }
 
-macro_rules! faults {
-    ($($name:ident: $mutation:ident, $property:ident, $config:expr;)*) => {
-        $(
-            #[test]
-            fn $name() {
-                bites($mutation, $property, $config);
-            }
-        )*
-        const BROKEN: &[&str] = &[$($property),*];
-    };
-}
-
-faults! {
-    r37_a_write_looks_after_it_is_published: NoLookAfterPublish, OLDER, written();
-    r37_a_read_looks_afterwards: NoLookAfterRead, OLDER, shared();
-    r37_what_a_recall_did_not_cover_is_not_done: UncoveredIsDone, OLDER, written();
-    l2_a_size_is_shown_after_its_record: SizeBeforeHead, OLDER, killed(grown());
-    l2_a_size_waits_for_the_end_of_a_recall: SizeBesideRecall, OLDER, recalled_and_shown();
-    r38_an_fsync_looks_at_the_order: NoLookAtOrder, ORDER, cut(ordered(), 1);
-    r38_the_order_is_read_before_the_fsync: OrderReadLate, ORDER, cut(late_order(), 1);
-    r38_the_word_is_counted_up_before_the_answer: OrderAfterAnswer, ORDER, cut(ordered(), 1);
-    r36_an_fsync_looks_whether_the_registry_has_the_lease:
-        NoLookAtCovered, PROMISE, cut(first(), 1);
-    r37_an_fsync_looks_whether_the_daemon_vouches: NoLookAtUntil, PROMISE, orphaned(logged());
-    r37_an_fsync_looks_at_the_lease: NoLookAtLease, OLDER, unwritable();
-    r37_an_fsync_looks_when_its_batch_is_persistent:
-        LookBeforeOnly, PROMISE, orphaned(logged());
-    l3_an_fsync_waits_for_its_batch: AckBeforePersist, PROMISE, cut(logged(), 1);
-    l3_a_batch_has_what_was_taken_in: BatchWithoutIngested, PROMISE, cut(aging(logged()), 1);
-    r37_the_word_changes_before_the_head_is_read: HeadBeforeWord, OLDER, written();
-    r47_a_death_takes_in_what_is_published: IngestTheDurable, OLDER, killed(written());
-    r48_a_reader_recalls: DoorWithoutRecall, OLDER, written();
-    r36_a_lease_is_returned_when_its_end_is_durable:
-        ReturnBeforeUnlogged, PROMISE, cut(ended(), 1);
-    r36_a_lease_ends_in_the_registry: NeverUnlogged, PROMISE, cut(ended(), 1);
-    r36_its_file_is_durable_before: UnlogBeforeSync, PROMISE, cut(ended(), 1);
-    r36_files_are_durable_before_the_log_forgets: BeginBeforeSync, PROMISE, cut(forgotten(), 1);
-    r36_all_files_of_the_log_are: SyncOwnAlone, PROMISE, cut(both(), 1);
-    r36_a_promise_by_the_daemon_empties_the_log:
-        PromiseKeepsLog, PROMISE, cut(by_the_daemon(), 1);
-    r36_nothing_is_written_over_before_it_is_forgotten:
-        ForgotBeforeRow, PROMISE, cut(full(), 1);
-    r36_the_registry_has_a_lease_before_its_first_answer:
-        RegisterAfterAnswer, PROMISE, cut(first(), 1);
-    r36_the_log_forgets_before_the_registry_has_a_lease:
-        RegisterBeforeForget, PROMISE, cut(synced_unregistered(), 1);
-    r36_a_sync_ends_leases_of_the_log: SyncKeepsLeases, PROMISE, cut(synced(), 1);
-    r36_the_registry_is_named_before_a_log_is_passed: NamedLate, PROMISE, cut(unmade(), 1);
-    r36_a_log_that_is_given_up_is_left_to_its_program:
-        EmptiedInPlace, PROMISE, given_up(crossed());
-    r36_a_log_is_given_up_before_it_is_emptied: GivenUpUntold, PROMISE, given_up(both_logged());
-    r36_files_are_durable_before_it_is: GivenUpBeforeSync, PROMISE, given_up(crossed());
-    r36_a_log_that_is_given_up_is_empty: GivenUpFull, PROMISE, given_up(crossed());
-    r36_a_batch_that_failed_is_forgotten: FailedBatchStays, PROMISE, failed(logged());
-    r16_a_log_goes_after_its_row: FileBeforeRow, MISSING, dead_and_cut();
-    l4_nobody_waits_for_a_program: AsksTheHolder, ANSWERED, stopped(written());
-    l4_a_program_waits_for_no_dead_daemon: WaitsForTheDead, ANSWERED, orphaned(first());
-    r37_a_dead_daemons_words_run_out: DeadWordsCount, DEAD, orphaned(written());
-    r36_a_volume_is_closed_after_its_sessions: ClosedBesideLogs, PROMISE, unmounted();
-    l1_no_clock_ends_what_is_taken_in: TermEndsRecalls, OLDER, written();
-    l3_no_clock_ends_what_was_promised: TermEndsRecalls, PROMISE, cut(ended(), 1);
-    r37_recovery_waits: NoWait, PROMISE, orphaned(logged());
-    r36_recovery_takes_in_leases_of_the_row: ReplayAll, PROMISE, cut(ended_beside(), 1);
-    r36_recovery_begins_at_begin: ReplayForgotten, PROMISE, cut(by_the_daemon(), 1);
-    r36_durable_before_the_registry_goes: UnnamedBeforeDurable, PROMISE, cut(logged(), 2);
-    r36_clean_names_no_registry: CleanWhileNamed, PROMISE, cut(ended_by_death(), 3);
-    r16_logs_go_after_the_registry: RemovedWhileNamed, MISSING, cut(logged(), 2);
+planted! { Logs:
+    r37_a_write_looks_after_it_is_published: NoLookAfterPublish breaks OLDER in written();
+    r37_a_read_looks_afterwards: NoLookAfterRead breaks OLDER in shared();
+    r37_what_a_recall_did_not_cover_is_not_done: UncoveredIsDone breaks OLDER in written();
+    l2_a_size_is_shown_after_its_record: SizeBeforeHead breaks OLDER in killed(grown());
+    l2_a_size_waits_for_the_end_of_a_recall: SizeBesideRecall breaks OLDER in recalled_and_shown();
+    r38_an_fsync_looks_at_the_order: NoLookAtOrder breaks ORDER in cut(ordered(), 1);
+    r38_the_order_is_read_before_the_fsync: OrderReadLate breaks ORDER in cut(late_order(), 1);
+    r38_the_word_is_counted_up_before_the_answer: OrderAfterAnswer breaks ORDER in cut(ordered(), 1);
+    r36_an_fsync_looks_whether_the_registry_has_the_lease: NoLookAtCovered breaks PROMISE in cut(first(), 1);
+    r37_an_fsync_looks_whether_the_daemon_vouches: NoLookAtUntil breaks PROMISE in orphaned(logged());
+    r37_an_fsync_looks_at_the_lease: NoLookAtLease breaks OLDER in unwritable();
+    r37_an_fsync_looks_when_its_batch_is_persistent: LookBeforeOnly breaks PROMISE in orphaned(logged());
+    l3_an_fsync_waits_for_its_batch: AckBeforePersist breaks PROMISE in cut(logged(), 1);
+    l3_a_batch_has_what_was_taken_in: BatchWithoutIngested breaks PROMISE in cut(aging(logged()), 1);
+    r37_the_word_changes_before_the_head_is_read: HeadBeforeWord breaks OLDER in written();
+    r47_a_death_takes_in_what_is_published: IngestTheDurable breaks OLDER in killed(written());
+    r48_a_reader_recalls: DoorWithoutRecall breaks OLDER in written();
+    r36_a_lease_is_returned_when_its_end_is_durable: ReturnBeforeUnlogged breaks PROMISE in cut(ended(), 1);
+    r36_a_lease_ends_in_the_registry: NeverUnlogged breaks PROMISE in cut(ended(), 1);
+    r36_its_file_is_durable_before: UnlogBeforeSync breaks PROMISE in cut(ended(), 1);
+    r36_files_are_durable_before_the_log_forgets: BeginBeforeSync breaks PROMISE in cut(forgotten(), 1);
+    r36_all_files_of_the_log_are: SyncOwnAlone breaks PROMISE in cut(both(), 1);
+    r36_a_promise_by_the_daemon_empties_the_log: PromiseKeepsLog breaks PROMISE in cut(by_the_daemon(), 1);
+    r36_nothing_is_written_over_before_it_is_forgotten: ForgotBeforeRow breaks PROMISE in cut(full(), 1);
+    r36_the_registry_has_a_lease_before_its_first_answer: RegisterAfterAnswer breaks PROMISE in cut(first(), 1);
+    r36_the_log_forgets_before_the_registry_has_a_lease: RegisterBeforeForget breaks PROMISE in cut(synced_unregistered(), 1);
+    r36_a_sync_ends_leases_of_the_log: SyncKeepsLeases breaks PROMISE in cut(synced(), 1);
+    r36_the_registry_is_named_before_a_log_is_passed: NamedLate breaks PROMISE in cut(unmade(), 1);
+    r36_a_log_that_is_given_up_is_left_to_its_program: EmptiedInPlace breaks PROMISE in given_up(crossed());
+    r36_a_log_is_given_up_before_it_is_emptied: GivenUpUntold breaks PROMISE in given_up(both_logged());
+    r36_files_are_durable_before_it_is: GivenUpBeforeSync breaks PROMISE in given_up(crossed());
+    r36_a_log_that_is_given_up_is_empty: GivenUpFull breaks PROMISE in given_up(crossed());
+    r36_a_batch_that_failed_is_forgotten: FailedBatchStays breaks PROMISE in failed(logged());
+    r16_a_log_goes_after_its_row: FileBeforeRow breaks MISSING in dead_and_cut();
+    l4_nobody_waits_for_a_program: AsksTheHolder breaks ANSWERED in stopped(written());
+    l4_a_program_waits_for_no_dead_daemon: WaitsForTheDead breaks ANSWERED in orphaned(first());
+    r37_a_dead_daemons_words_run_out: DeadWordsCount breaks DEAD in orphaned(written());
+    r36_a_volume_is_closed_after_its_sessions: ClosedBesideLogs breaks PROMISE in unmounted();
+    l1_no_clock_ends_what_is_taken_in: TermEndsRecalls breaks OLDER in written();
+    l3_no_clock_ends_what_was_promised: TermEndsRecalls breaks PROMISE in cut(ended(), 1);
+    r37_recovery_waits: NoWait breaks PROMISE in orphaned(logged());
+    r36_recovery_takes_in_leases_of_the_row: ReplayAll breaks PROMISE in cut(ended_beside(), 1);
+    r36_recovery_begins_at_begin: ReplayForgotten breaks PROMISE in cut(by_the_daemon(), 1);
+    r36_durable_before_the_registry_goes: UnnamedBeforeDurable breaks PROMISE in cut(logged(), 2);
+    r36_clean_names_no_registry: CleanWhileNamed breaks PROMISE in cut(ended_by_death(), 3);
+    r16_logs_go_after_the_registry: RemovedWhileNamed breaks MISSING in cut(logged(), 2);
 }
 
 /// A file's size is looked at while a reader's recall takes it in.

@@ -2,32 +2,11 @@
 //! number of steps of the shortest run to it nothing else breaks it. `SIFTFS_TRACE=1` with
 //! `--nocapture` prints the runs.
 
+use siftfs_protocol::planted;
 use siftfs_protocol::wire::Call::{self, Compound, Fsync, Lock, Name, Read, Unlock, Write};
-use siftfs_protocol::wire::Mutation::{self, *};
+use siftfs_protocol::wire::Mutation::*;
 use siftfs_protocol::wire::judge::{self, names::*};
-use siftfs_protocol::wire::{Action, Config, Faults, Wire, cases};
-use stateright::{Checker, Model};
-
-/// The shortest run to a state that breaks `property`.
-fn shortest(config: Config, property: &'static str, steps: Option<usize>) -> Option<Vec<Action>> {
-    let mut checker = Wire::new(config).only(property).checker();
-    if let Some(steps) = steps {
-        checker = checker.target_max_depth(steps + 2);
-    }
-    let found = checker.spawn_bfs().join().discovery(property);
-    found.map(|path| path.into_actions())
-}
-
-fn bites(mutation: Mutation, property: &'static str, config: Config) {
-    let run = shortest(config.clone().mutated(mutation), property, None);
-    let run = run.unwrap_or_else(|| panic!("{mutation:?} does not break: {property}"));
-    println!("{mutation:?} | {property} | {} steps", run.len());
-    if std::env::var_os("SIFTFS_TRACE").is_some() {
-        run.iter().for_each(|action| println!("    {action:?}"));
-    }
-    let without = shortest(config, property, Some(run.len()));
-    assert_eq!(without, None, "broken without {mutation:?} too: {property}");
-}
+use siftfs_protocol::wire::{Config, Faults, Wire, cases};
 
 fn new(programs: &[&[Call]]) -> Config {
     Config::new("fault", programs)
@@ -102,19 +81,7 @@ fn locked() -> Config {
     new(&[&[Lock], &[Lock]])
 }
 
-macro_rules! planted {
-    ($($name:ident: $mutation:ident breaks $property:ident in $config:expr;)*) => {
-        $(#[test]
-        fn $name() {
-            bites($mutation, $property, $config);
-        })*
-
-        /// The property that each of the above breaks.
-        const BROKEN: &[&str] = &[$($property),*];
-    };
-}
-
-planted! {
+planted! { Wire:
     twice_after_a_lost_connection: RunTwice breaks TWICE in failing(renamed(), 1, 0);
     twice_after_a_death: RunTwice breaks TWICE in committing(failing(renamed(), 0, 1));
     twice_at_a_second_death: RunTwice breaks TWICE in committing(failing(renamed(), 0, 2));

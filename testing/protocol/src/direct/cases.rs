@@ -6,12 +6,7 @@ use super::config::{Config, Faults};
 use super::landmarks::names as seen;
 
 /// A configuration, and what a run of it must meet at least once.
-pub struct Case {
-    /// What is explored.
-    pub config: Config,
-    /// Names from [`super::landmarks::names`].
-    pub reaches: &'static [&'static str],
-}
+pub type Case = crate::explored::Case<Config>;
 
 fn case(mut config: Config, faults: Faults, reaches: &'static [&'static str]) -> Case {
     config.faults = faults;

@@ -27,7 +27,8 @@ pub mod names {
     pub const DEAD: &str = "the lease of a dead program is to end";
 }
 
-fn is_at(config: &Config, s: &Plane, landmark: &str) -> bool {
+/// Is this state such a situation?
+pub(crate) fn is_at(config: &Config, s: &Plane, landmark: &str) -> bool {
     use names::*;
     let target = &s.target;
     let ends = target.queue == Queue::Closing;
@@ -54,10 +55,4 @@ fn is_at(config: &Config, s: &Plane, landmark: &str) -> bool {
         DEAD => ends && !s.program.up,
         other => unreachable!("no landmark has this name: {other}"),
     }
-}
-
-/// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(config: &Config, s: &Plane, wanted: &[&str], met: u32) -> u32 {
-    let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
-    new.filter(|(_, name)| is_at(config, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

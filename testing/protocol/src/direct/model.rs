@@ -3,45 +3,21 @@
 use super::action::Action;
 use super::config::{Config, Mutation};
 use super::judge;
-use super::landmarks::landmarks_at;
+use super::landmarks::is_at;
 use super::state::Plane;
+use crate::explored::{Explored, Watch};
 use stateright::{Model, Property};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A program, its target and its host under one configuration.
 pub struct Direct {
     config: Config,
-    only: Option<&'static str>,
-    landmarks: &'static [&'static str],
-    met: AtomicU32,
+    watch: Watch,
 }
 
 impl Direct {
     /// The model with all properties.
     pub fn new(config: Config) -> Self {
-        config.validate();
-        Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
-    }
-
-    /// The model that also watches for these situations.
-    #[must_use]
-    pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
-        self.landmarks = landmarks;
-        self
-    }
-
-    /// The situations that no explored state was.
-    pub fn never_met(&self) -> Vec<&'static str> {
-        let met = self.met.load(Ordering::Relaxed);
-        let all = self.landmarks.iter().enumerate();
-        all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
-    }
-
-    /// The model with the one property of this name.
-    #[must_use]
-    pub fn only(mut self, property: &'static str) -> Self {
-        self.only = Some(property);
-        self
+        Self::of(config, Watch::default())
     }
 
     /// What is explored.
@@ -127,14 +103,27 @@ impl Direct {
         s.ghost.faults[kind] += 1;
         dies(s);
     }
+}
 
-    /// Notes what this state is for the first time.
-    fn look(&self, s: &Plane) {
-        let met = self.met.load(Ordering::Relaxed);
-        let new = landmarks_at(&self.config, s, self.landmarks, met);
-        if new != 0 {
-            self.met.fetch_or(new, Ordering::Relaxed);
-        }
+impl Explored for Direct {
+    type Config = Config;
+    type Mutation = Mutation;
+
+    fn of(config: Config, watch: Watch) -> Self {
+        config.validate();
+        Self { config, watch }
+    }
+
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    fn name(config: &Config) -> &'static str {
+        config.name
+    }
+
+    fn mutated(config: Config, mutation: Mutation) -> Config {
+        config.mutated(mutation)
     }
 }
 
@@ -147,7 +136,7 @@ impl Model for Direct {
     }
 
     fn actions(&self, s: &Plane, out: &mut Vec<Action>) {
-        self.look(s);
+        self.watch.look(|landmark| is_at(&self.config, s, landmark));
         self.moves(s, out);
         self.faults(s, out);
     }
@@ -159,8 +148,6 @@ impl Model for Direct {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut all = judge::properties();
-        all.retain(|p| self.only.is_none_or(|only| only == p.name));
-        all
+        self.watch.wanted(judge::properties())
     }
 }

@@ -9,12 +9,7 @@ use super::judge::landmarks as seen;
 use super::state::{EMBEDDED, Thing};
 
 /// A configuration, and what a run of it must meet at least once.
-pub struct Case {
-    /// What is explored.
-    pub config: Config,
-    /// Names from [`super::judge::landmarks`].
-    pub reaches: &'static [&'static str],
-}
+pub type Case = crate::explored::Case<Config>;
 
 const PAGE: Thing = Thing::Page(0);
 const OTHER: Thing = Thing::Page(1);

@@ -127,7 +127,8 @@ pub mod landmarks {
     pub const TOLD: &str = "a kernel is told the size between an append's offset and its request";
 }
 
-fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
+/// Is this state such a situation?
+pub(crate) fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
     use landmarks::*;
     let waits =
         |thing: fn(&Thing) -> bool| s.notices.iter().filter(move |n| !n.done && thing(&n.thing));
@@ -191,10 +192,4 @@ fn is_at(config: &Config, s: &Scene, landmark: &str) -> bool {
         }
         _ => unreachable!("no landmark has this name: {landmark}"),
     }
-}
-
-/// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(config: &Config, s: &Scene, wanted: &[&str], met: u32) -> u32 {
-    let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
-    new.filter(|(_, name)| is_at(config, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

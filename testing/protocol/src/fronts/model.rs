@@ -7,43 +7,19 @@ use super::state::{
     At, Broken, Client, EMBEDDED, Ghost, KERNELS, Kernel, Known, Lease, Notice, PAGES, Page,
     SESSIONS, Scene, Stage, Thing, Truth,
 };
+use crate::explored::{Explored, Watch};
 use stateright::{Model, Property};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Front ends under one configuration.
 pub struct Fronts {
     config: Config,
-    only: Option<&'static str>,
-    landmarks: &'static [&'static str],
-    met: AtomicU32,
+    watch: Watch,
 }
 
 impl Fronts {
     /// The model with all properties.
     pub fn new(config: Config) -> Self {
-        config.validate();
-        Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
-    }
-
-    /// The model that also watches for these situations.
-    #[must_use]
-    pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
-        self.landmarks = landmarks;
-        self
-    }
-
-    /// The situations that no explored state was.
-    pub fn never_met(&self) -> Vec<&'static str> {
-        let met = self.met.load(Ordering::Relaxed);
-        let all = self.landmarks.iter().enumerate();
-        all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
-    }
-
-    /// The model with the one property of this name.
-    #[must_use]
-    pub fn only(mut self, property: &'static str) -> Self {
-        self.only = Some(property);
-        self
+        Self::of(config, Watch::default())
     }
 
     /// What is explored.
@@ -211,15 +187,6 @@ impl Fronts {
         self.config.has(Mutation::CountTwice) || ended && self.config.has(Mutation::CountAfterEnd)
     }
 
-    /// Notes what this state is for the first time.
-    fn look(&self, s: &Scene) {
-        let met = self.met.load(Ordering::Relaxed);
-        let new = judge::landmarks_at(&self.config, s, self.landmarks, met);
-        if new != 0 {
-            self.met.fetch_or(new, Ordering::Relaxed);
-        }
-    }
-
     fn kernel(&self, kernel: usize) -> Kernel {
         let knows = |thing: Thing| self.config.knows.contains(&(kernel, thing)).then_some(0);
         let page = |page: usize| match knows(Thing::Page(page)) {
@@ -234,6 +201,28 @@ impl Fronts {
             name: knows(Thing::Name),
             ..Kernel::default()
         }
+    }
+}
+
+impl Explored for Fronts {
+    type Config = Config;
+    type Mutation = Mutation;
+
+    fn of(config: Config, watch: Watch) -> Self {
+        config.validate();
+        Self { config, watch }
+    }
+
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    fn name(config: &Config) -> &'static str {
+        config.name
+    }
+
+    fn mutated(config: Config, mutation: Mutation) -> Config {
+        config.mutated(mutation)
     }
 }
 
@@ -267,7 +256,7 @@ impl Model for Fronts {
     }
 
     fn actions(&self, s: &Scene, out: &mut Vec<Action>) {
-        self.look(s);
+        self.watch.look(|landmark| judge::is_at(&self.config, s, landmark));
         self.moves(s, out);
         self.time(s, out);
         self.faults(s, out);
@@ -280,8 +269,6 @@ impl Model for Fronts {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut all = judge::properties();
-        all.retain(|p| self.only.is_none_or(|only| only == p.name));
-        all
+        self.watch.wanted(judge::properties())
     }
 }

@@ -8,12 +8,7 @@ use super::config::{Config, Faults, Who};
 use super::landmarks::names as seen;
 
 /// A configuration, and what a run of it must meet at least once.
-pub struct Case {
-    /// What is explored.
-    pub config: Config,
-    /// Names from [`super::landmarks::names`].
-    pub reaches: &'static [&'static str],
-}
+pub type Case = crate::explored::Case<Config>;
 
 /// How many faults together, and how many deaths of the program, the daemon and the machine.
 fn faults(total: u8, program: u8, daemon: u8, power: u8) -> Faults {

@@ -35,7 +35,8 @@ pub mod names {
     pub const WITHOUT_LOG: &str = "an fsync goes by the daemon because the log failed";
 }
 
-fn is_at(config: &Config, s: &World, landmark: &str) -> bool {
+/// Is this state such a situation?
+pub(crate) fn is_at(config: &Config, s: &World, landmark: &str) -> bool {
     use names::*;
     let clients = || 0..s.clients.len();
     let slot = |c: usize| s.call(config, c).and_then(Call::file).map(|f| s.words.slots[f]);
@@ -95,10 +96,4 @@ fn is_at(config: &Config, s: &World, landmark: &str) -> bool {
         }),
         _ => unreachable!("no landmark has this name: {landmark}"),
     }
-}
-
-/// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(config: &Config, s: &World, wanted: &[&str], met: u32) -> u32 {
-    let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
-    new.filter(|(_, name)| is_at(config, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

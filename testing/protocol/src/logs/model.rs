@@ -3,48 +3,24 @@
 use super::action::Action;
 use super::config::{Config, Mutation, Who};
 use super::judge;
-use super::landmarks::landmarks_at;
+use super::landmarks::is_at;
 use super::state::{
     At, Client, Daemon, Disk, FILES, Ghost, Kept, Leased, Medium, Program, Ring, Row, Slot, Words,
     World,
 };
+use crate::explored::{Explored, Watch};
 use stateright::{Model, Property};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A private log under one configuration.
 pub struct Logs {
     config: Config,
-    only: Option<&'static str>,
-    landmarks: &'static [&'static str],
-    met: AtomicU32,
+    watch: Watch,
 }
 
 impl Logs {
     /// The model with all properties.
     pub fn new(config: Config) -> Self {
-        config.validate();
-        Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
-    }
-
-    /// The model that also watches for these situations.
-    #[must_use]
-    pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
-        self.landmarks = landmarks;
-        self
-    }
-
-    /// The situations that no explored state was.
-    pub fn never_met(&self) -> Vec<&'static str> {
-        let met = self.met.load(Ordering::Relaxed);
-        let all = self.landmarks.iter().enumerate();
-        all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
-    }
-
-    /// The model with the one property of this name.
-    #[must_use]
-    pub fn only(mut self, property: &'static str) -> Self {
-        self.only = Some(property);
-        self
+        Self::of(config, Watch::default())
     }
 
     /// What is explored.
@@ -172,15 +148,6 @@ impl Logs {
         }
     }
 
-    /// Notes what this state is for the first time.
-    fn look(&self, s: &World) {
-        let met = self.met.load(Ordering::Relaxed);
-        let new = landmarks_at(&self.config, s, self.landmarks, met);
-        if new != 0 {
-            self.met.fetch_or(new, Ordering::Relaxed);
-        }
-    }
-
     /// The first state, without leases.
     fn empty(&self) -> World {
         let made = !self.config.unmade;
@@ -213,6 +180,28 @@ impl Logs {
     }
 }
 
+impl Explored for Logs {
+    type Config = Config;
+    type Mutation = Mutation;
+
+    fn of(config: Config, watch: Watch) -> Self {
+        config.validate();
+        Self { config, watch }
+    }
+
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    fn name(config: &Config) -> &'static str {
+        config.name
+    }
+
+    fn mutated(config: Config, mutation: Mutation) -> Config {
+        config.mutated(mutation)
+    }
+}
+
 impl Model for Logs {
     type State = World;
     type Action = Action;
@@ -235,7 +224,7 @@ impl Model for Logs {
     }
 
     fn actions(&self, s: &World, out: &mut Vec<Action>) {
-        self.look(s);
+        self.watch.look(|landmark| is_at(&self.config, s, landmark));
         self.moves(s, out);
         self.faults(s, out);
     }
@@ -247,8 +236,6 @@ impl Model for Logs {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut all = judge::properties();
-        all.retain(|p| self.only.is_none_or(|only| only == p.name));
-        all
+        self.watch.wanted(judge::properties())
     }
 }

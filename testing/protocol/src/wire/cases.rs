@@ -5,12 +5,7 @@ use super::config::{Config, Faults};
 use super::landmarks::names as seen;
 
 /// A configuration, and what a run of it must meet at least once.
-pub struct Case {
-    /// What is explored.
-    pub config: Config,
-    /// Names from [`super::landmarks::names`].
-    pub reaches: &'static [&'static str],
-}
+pub type Case = crate::explored::Case<Config>;
 
 /// How many faults together, and how many lost connections and killed servers.
 fn faults(total: u8, lose: u8, kill: u8) -> Faults {

@@ -56,7 +56,8 @@ pub mod names {
     pub const FSYNC_AFTER: &str = "a fsync is answered by another server than its file's writes";
 }
 
-fn is_at(config: &Config, s: &Snapshot, landmark: &str) -> bool {
+/// Is this state such a situation?
+pub(crate) fn is_at(config: &Config, s: &Snapshot, landmark: &str) -> bool {
     let calls = is_of_calls(config, s, landmark);
     let kept = || is_of_kept(config, s, landmark);
     let rest = || is_of_the_rest(config, s, landmark);
@@ -180,10 +181,4 @@ fn is_of_the_rest(config: &Config, s: &Snapshot, landmark: &str) -> Option<bool>
         NO_BOOK => serving && s.server.knows_nobody,
         _ => return None,
     })
-}
-
-/// Which of `wanted`, one bit each, this state is.
-pub(crate) fn landmarks_at(config: &Config, s: &Snapshot, wanted: &[&str], met: u32) -> u32 {
-    let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
-    new.filter(|(_, name)| is_at(config, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }
