@@ -95,7 +95,7 @@ pub fn explore<M: Explored>(case: Case<M::Config>) {
     println!("{name}: {states} states, {:.1} s", start.elapsed().as_secs_f64());
 }
 
-/// The shortest run to a state that breaks `property`, of at most so many steps.
+/// The shortest run to a state that breaks `property`, of at most `steps` steps.
 pub fn shortest<M: Explored>(
     config: M::Config,
     property: &'static str,
@@ -125,6 +125,35 @@ pub fn bites<M: Explored>(mutation: M::Mutation, property: &'static str, config:
     assert_eq!(without, None, "broken without {mutation:?} too: {property}");
 }
 
+/// Makes a type with the fields `config` and `watch` such a model, by what its module has:
+/// `Config`, which checks itself and plants faults, and `Mutation`.
+macro_rules! explored_by_config {
+    ($model:ident) => {
+        impl $crate::explored::Explored for $model {
+            type Config = Config;
+            type Mutation = Mutation;
+
+            fn of(config: Config, watch: $crate::explored::Watch) -> Self {
+                config.validate();
+                Self { config, watch }
+            }
+
+            fn watch(&self) -> &$crate::explored::Watch {
+                &self.watch
+            }
+
+            fn name(config: &Config) -> &'static str {
+                config.name
+            }
+
+            fn mutated(config: Config, mutation: Mutation) -> Config {
+                config.mutated(mutation)
+            }
+        }
+    };
+}
+pub(crate) use explored_by_config;
+
 /// A test for each of these functions of the module `cases`, which explores what it makes.
 #[macro_export]
 macro_rules! explored {
@@ -136,7 +165,7 @@ macro_rules! explored {
     )*};
 }
 
-/// A test for each of these planted faults, which breaks that property in this configuration.
+/// A test for each of these planted faults, which breaks that property in that configuration.
 #[macro_export]
 macro_rules! planted {
     ($model:ty: $($name:ident: $mutation:ident breaks $property:ident in $config:expr;)*) => {

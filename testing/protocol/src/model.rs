@@ -2,7 +2,7 @@
 
 use crate::action::{Action, Flush};
 use crate::config::{Config, Mutation};
-use crate::explored::{Explored, Watch};
+use crate::explored::{Explored, Watch, explored_by_config};
 use crate::host::Start;
 use crate::judge;
 use crate::state::{
@@ -270,27 +270,7 @@ fn few(choices: usize) -> u16 {
     u16::try_from(choices).expect("few unflushed writes at a time")
 }
 
-impl Explored for Protocol {
-    type Config = Config;
-    type Mutation = Mutation;
-
-    fn of(config: Config, watch: Watch) -> Self {
-        config.validate();
-        Self { config, watch }
-    }
-
-    fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    fn name(config: &Config) -> &'static str {
-        config.name
-    }
-
-    fn mutated(config: Config, mutation: Mutation) -> Config {
-        config.mutated(mutation)
-    }
-}
+explored_by_config!(Protocol);
 
 impl Model for Protocol {
     type State = State;

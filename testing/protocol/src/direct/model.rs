@@ -5,7 +5,7 @@ use super::config::{Config, Mutation};
 use super::judge;
 use super::landmarks::is_at;
 use super::state::Plane;
-use crate::explored::{Explored, Watch};
+use crate::explored::{Explored, Watch, explored_by_config};
 use stateright::{Model, Property};
 
 /// A program, its target and its host under one configuration.
@@ -105,27 +105,7 @@ impl Direct {
     }
 }
 
-impl Explored for Direct {
-    type Config = Config;
-    type Mutation = Mutation;
-
-    fn of(config: Config, watch: Watch) -> Self {
-        config.validate();
-        Self { config, watch }
-    }
-
-    fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    fn name(config: &Config) -> &'static str {
-        config.name
-    }
-
-    fn mutated(config: Config, mutation: Mutation) -> Config {
-        config.mutated(mutation)
-    }
-}
+explored_by_config!(Direct);
 
 impl Model for Direct {
     type State = Plane;

@@ -7,7 +7,7 @@ use super::state::{
     At, Broken, Client, EMBEDDED, Ghost, KERNELS, Kernel, Known, Lease, Notice, PAGES, Page,
     SESSIONS, Scene, Stage, Thing, Truth,
 };
-use crate::explored::{Explored, Watch};
+use crate::explored::{Explored, Watch, explored_by_config};
 use stateright::{Model, Property};
 
 /// Front ends under one configuration.
@@ -204,27 +204,7 @@ impl Fronts {
     }
 }
 
-impl Explored for Fronts {
-    type Config = Config;
-    type Mutation = Mutation;
-
-    fn of(config: Config, watch: Watch) -> Self {
-        config.validate();
-        Self { config, watch }
-    }
-
-    fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    fn name(config: &Config) -> &'static str {
-        config.name
-    }
-
-    fn mutated(config: Config, mutation: Mutation) -> Config {
-        config.mutated(mutation)
-    }
-}
+explored_by_config!(Fronts);
 
 impl Model for Fronts {
     type State = Scene;

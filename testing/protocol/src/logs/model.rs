@@ -8,7 +8,7 @@ use super::state::{
     At, Client, Daemon, Disk, FILES, Ghost, Kept, Leased, Medium, Program, Ring, Row, Slot, Words,
     World,
 };
-use crate::explored::{Explored, Watch};
+use crate::explored::{Explored, Watch, explored_by_config};
 use stateright::{Model, Property};
 
 /// A private log under one configuration.
@@ -180,27 +180,7 @@ impl Logs {
     }
 }
 
-impl Explored for Logs {
-    type Config = Config;
-    type Mutation = Mutation;
-
-    fn of(config: Config, watch: Watch) -> Self {
-        config.validate();
-        Self { config, watch }
-    }
-
-    fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    fn name(config: &Config) -> &'static str {
-        config.name
-    }
-
-    fn mutated(config: Config, mutation: Mutation) -> Config {
-        config.mutated(mutation)
-    }
-}
+explored_by_config!(Logs);
 
 impl Model for Logs {
     type State = World;

@@ -5,7 +5,7 @@ use super::config::{Config, Mutation};
 use super::judge;
 use super::landmarks::is_at;
 use super::state::{Phase, Snapshot, Up};
-use crate::explored::{Explored, Watch};
+use crate::explored::{Explored, Watch, explored_by_config};
 use stateright::{Model, Property};
 
 /// Clients and their server under one configuration.
@@ -141,27 +141,7 @@ impl Wire {
     }
 }
 
-impl Explored for Wire {
-    type Config = Config;
-    type Mutation = Mutation;
-
-    fn of(config: Config, watch: Watch) -> Self {
-        config.validate();
-        Self { config, watch }
-    }
-
-    fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    fn name(config: &Config) -> &'static str {
-        config.name
-    }
-
-    fn mutated(config: Config, mutation: Mutation) -> Config {
-        config.mutated(mutation)
-    }
-}
+explored_by_config!(Wire);
 
 impl Model for Wire {
     type State = Snapshot;
