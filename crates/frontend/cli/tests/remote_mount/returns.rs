@@ -134,6 +134,9 @@ fn locks_outlive_the_server() {
 }
 
 /// Who does not want to wait need not: a mount goes without its server, and says so.
+///
+/// Seen to be in use, in two of five runs, while what the daemon asks of its own mount waits for
+/// the server (`kick` in `fuse/src/kernel/ring`).
 #[test]
 fn a_mount_is_unmounted_without_its_server() {
     let mut served = Served::start();
@@ -141,12 +144,25 @@ fn a_mount_is_unmounted_without_its_server() {
     std::fs::write(mount.path("f"), "x").unwrap();
     served.server.take().unwrap().end(Signal::KILL);
     let begun = Instant::now();
-    assert!(mount.status()["server"]["lost"].as_str().is_some());
+    let status = mount.status();
+    assert!(status["server"]["lost"].as_str().is_some());
+    let ends = |_| {
+        std::thread::sleep(PAUSE / 10);
+        threads(&status, "siftfs-kick") == 0
+    };
+    assert!((0..100).any(ends), "a thread waits for the server");
     siftfs(&["umount", mount.dir()]).fails(1, &["it is unmounted", "server was lost"]);
     assert!(!mount.is_there());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     served.server = Some(Server::start(served.setup.volume()));
     served.end();
+}
+
+/// How many threads of this name a mount's daemon has.
+fn threads(status: &serde_json::Value, name: &str) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", status["pid"])).unwrap();
+    let names = tasks.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("comm")).ok());
+    names.filter(|found| found.trim() == name).count()
 }
 
 /// A command that waits for the server's answer when the server dies is told so: it does not wait

@@ -25,6 +25,7 @@ use rustix::fs::{
 };
 use rustix::mount::{OpenTreeFlags, open_tree};
 use siftfs_base::Timestamp;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -57,8 +58,36 @@ pub(crate) fn start_apart(
     name: &str,
     work: impl FnOnce(io::Result<()>) + Send + 'static,
 ) -> io::Result<()> {
-    let body = move || work(keep_nothing());
+    let body = move || {
+        let _here = Here::note();
+        work(keep_nothing());
+    };
     std::thread::Builder::new().name(name.into()).spawn(body).map(drop)
+}
+
+/// The threads of [`start_apart`] that are there, as requests name them.
+static APART: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// One of them, while it is there.
+struct Here(u32);
+
+impl Here {
+    fn note() -> Self {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        APART.lock().unwrap_or_else(PoisonError::into_inner).insert(thread);
+        Self(thread)
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        APART.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+/// Is a request by this thread one of the daemon's own ([`start_apart`])?
+pub(crate) fn is_apart(pid: u32) -> bool {
+    APART.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
 }
 
 /// Makes a call that may wait for the process's own mount, on a thread that has none of its

@@ -11,6 +11,7 @@ use crate::locks;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::kernel_cache::DirectWrite;
 use crate::pages::opener::Want;
+use crate::pages::own_mount;
 use crate::serve::open_files::{appends, reads_and_writes};
 use crate::serve::server::{CopyRange, Dir, DirCursor, Place, Server};
 use crate::serve::told::told;
@@ -362,6 +363,9 @@ impl Adapter {
                 };
                 self.list(cred, inode(node)?, (dir, cookie), (size, plus))
             }
+            // Nobody reads that answer (`kernel/ring`), and a server that is lost gives none: more
+            // and more threads would wait for it, and keep the mount in use.
+            O::StatFs if own_mount::is_apart(cred.pid) => Err(errno(libc::EAGAIN)),
             O::StatFs => self.server.call(cred, Request::StatFs)?.space().map(Answer::Statfs),
             O::Destroy => Ok(Answer::Done),
             // For most of these it also means: never ask again.

@@ -310,7 +310,8 @@ impl<H: Handler> Worker<H> {
 
     /// Makes the kernel check for requests that came while no entry waited: an entry that registers
     /// does not take them, one that commits does. So something is asked of the mount, on this
-    /// processor, by a thread that does nothing else, and that keeps nothing of a killed daemon.
+    /// processor, by a thread that does nothing else, and that keeps nothing of a killed daemon. It
+    /// is answered without the server, which may be lost.
     fn kick(&self) {
         let (place, processor) = (self.shared.place.clone(), self.processor());
         let ask = move |alone: io::Result<()>| {
