@@ -165,7 +165,8 @@ macro_rules! explored {
     )*};
 }
 
-/// A test for each of these planted faults, which breaks that property in that configuration.
+/// A test for each of these planted faults, which breaks that property in that configuration; and
+/// one that the module `judge` has no property that none of them breaks.
 #[macro_export]
 macro_rules! planted {
     ($model:ty: $($name:ident: $mutation:ident breaks $property:ident in $config:expr;)*) => {
@@ -174,7 +175,12 @@ macro_rules! planted {
             $crate::explored::bites::<$model>($mutation, $property, $config);
         })*
 
-        /// The property that each of the above breaks.
-        const BROKEN: &[&str] = &[$($property),*];
+        #[test]
+        fn every_property_can_be_broken() {
+            let broken = [$($property),*];
+            for property in judge::properties() {
+                assert!(broken.contains(&property.name), "nothing breaks: {}", property.name);
+            }
+        }
     };
 }

@@ -203,11 +203,3 @@ fn stored_and_leased() -> Config {
 fn section() -> Config {
     new(&[(EMBEDDED, &[Lease]), (0, &[Start])])
 }
-
-/// Every property is in the list above.
-#[test]
-fn every_property_can_be_broken() {
-    for property in judge::properties() {
-        assert!(BROKEN.contains(&property.name), "nothing breaks: {}", property.name);
-    }
-}

@@ -262,11 +262,3 @@ fn r46_an_fsync_covers_what_was_answered_before_it() {
         assert!(checker.is_done() && checker.discoveries().is_empty(), "it is no fault");
     }
 }
-
-/// Every property is in the list above.
-#[test]
-fn every_property_can_be_broken() {
-    for property in judge::properties() {
-        assert!(BROKEN.contains(&property.name), "nothing breaks: {}", property.name);
-    }
-}
