@@ -116,12 +116,21 @@ impl Door for Mount {
     fn write(&mut self, file: &str, at: u64, bytes: &[u8], how: How) -> io::Result<()> {
         match how {
             How::Durable => {
-                let (file, bytes) = (self.file(file)?, IoSlice::new(bytes));
-                let len = bytes.len();
-                let flags = ReadWriteFlags::DSYNC;
-                match rustix::io::pwritev2(file, &[bytes], at, flags)? {
-                    written if written == len => Ok(()),
-                    written => Err(io::Error::other(format!("{written} of {len} bytes"))),
+                let file = self.file(file)?;
+                let write = |bytes: &[u8], at| {
+                    rustix::io::pwritev2(file, &[IoSlice::new(bytes)], at, ReadWriteFlags::DSYNC)
+                };
+                // The kernel sends what crosses a page in parts, and ends where one is refused
+                // behind another: the next call is told why. To end for no reason is wrong.
+                let written = write(bytes, at)?;
+                match bytes.get(written..) {
+                    Some(rest @ [_, ..]) => {
+                        let more = write(rest, at + written as u64)?;
+                        let len = bytes.len();
+                        let why = format!("{written} of {len} bytes, and {more} of the rest");
+                        Err(io::Error::other(why))
+                    }
+                    _ => Ok(()),
                 }
             }
             How::Mapped => self.store(file, at, bytes).map_err(|e| {

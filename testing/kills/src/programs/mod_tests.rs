@@ -28,3 +28,41 @@ fn what_a_program_says_is_believed_in_its_order() {
     let Failed(why) = heard(&["b fsync file-1.0", "e 107"]).map(drop).expect_err("it ended");
     assert_eq!(why, GONE);
 }
+
+/// The lines of a program whose first write takes a part only, and whose second does what `then`
+/// does.
+fn said_behind_a_short_write(then: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let short = format!(
+        "import os\n\
+         write, seen = os.write, []\n\
+         def short(fd, data, *at):\n    \
+             if fd == 1: return write(fd, data)\n    \
+             seen.append(data)\n    \
+             return len(data) // 2 if len(seen) == 1 else {then}\n\
+         os.write = os.pwrite = short\n"
+    );
+    let mut child = Command::new("python3")
+        .args(["-c", &[&short, PROGRAM].concat()])
+        .arg(dir.path())
+        .args(["1", "log", "file-0.0=0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3");
+    // It ends well when its input does.
+    let input = child.stdin.take();
+    let out = child.wait_with_output().expect("python3");
+    drop(input);
+    String::from_utf8(out.stdout).expect("text").lines().map(String::from).collect()
+}
+
+/// A write across a page's end whose host dies between the two parts is short: the death is what
+/// the program must say.
+#[test]
+fn a_short_write_asks_why() {
+    let refused = said_behind_a_short_write("os.close(1234567)");
+    assert_eq!(refused.last().map(String::as_str), Some("e 9"), "{refused:?}");
+    let taken = said_behind_a_short_write("len(data)");
+    assert!(taken.last().is_some_and(|line| line.starts_with("x ")), "{taken:?}");
+}

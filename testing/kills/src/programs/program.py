@@ -57,9 +57,12 @@ class File:
         self.size += length
 
     def whole(self, function, fd, data, *at):
+        """All of it. The kernel sends what crosses a page in parts, and ends where one is refused behind another: the
+        next call is told why. To end for no reason is wrong."""
         n = function(fd, data, *at)
         if n != len(data):
-            say("x %d of %d bytes written" % (n, len(data)))
+            more = function(fd, data[n:], *[offset + n for offset in at])
+            say("x %d of %d bytes written, and %d of the rest" % (n, len(data), more))
             os._exit(4)
 
     def truncate(self):
