@@ -8,7 +8,7 @@ mod options;
 mod volume;
 
 pub use device::replay::Replay;
-pub use device::server::{DeviceEnd, Listener, OpenMedia, Server, ServerOptions};
+pub use device::server::{DeviceEnd, Listener, OpenMedia, OpenStorage, Server, ServerOptions};
 pub use link::connect::{Connector, Dial, HostEnd};
 pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;
@@ -20,6 +20,7 @@ pub use options::{
     RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
+pub use siftfs_device_target::TargetPlace;
 pub use siftfs_log::JournalData;
 pub use siftfs_registry::LogsPlace;
 pub use siftfs_runtime::{Compact, Group, Pools};
@@ -30,5 +31,8 @@ pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::discard::Discarded;
 pub use volume::find::books_of_clients;
-pub use volume::media::{OpenedMedia, Places, open_media, open_media_for, open_media_for_service};
+pub use volume::media::{
+    OpenedMedia, Places, open_media, open_media_for, open_media_for_host, open_media_for_service,
+};
+
 pub use volume::mkfs::{mkfs, mkfs_on};

@@ -3,6 +3,7 @@
 use crate::device::replay::Replay;
 use crate::link::connect::Connector;
 use siftfs_device::BytePlace;
+use siftfs_device_target::TargetPlace;
 use siftfs_log::JournalData;
 use siftfs_runtime::{Compact, Group, Pools};
 use std::path::PathBuf;
@@ -88,6 +89,8 @@ pub struct OpenOptions {
     pub uring: bool,
     /// Where the log is, if not with the volume; `None`: searched for, if the volume names one.
     pub log: Option<PathBuf>,
+    /// The process that has the storage; `None`: this one opens the volume's path by itself.
+    pub target: Option<TargetPlace>,
     /// How this process replays, if it does the background work.
     pub replay: Replay,
     /// The process that does the background work; `None`: this one.
@@ -143,6 +146,7 @@ impl Default for OpenOptions {
             direct: true,
             uring: true,
             log: None,
+            target: None,
             replay: Replay::default(),
             service: None,
             books: None,

@@ -397,6 +397,10 @@ impl Runtime {
                 self.fail(&Error::Refused(reason));
                 return Ok(());
             }
+            FromService::Storage { .. } => {
+                let what = "an answer about the storage to one who did not ask it";
+                return Err(Error::Refused(what.into()));
+            }
         }
         self.progress.tell(st);
         Ok(())

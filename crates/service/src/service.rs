@@ -301,6 +301,9 @@ impl Service {
             ToService::Inquire { .. } => {
                 Err(Error::Refused("an inquiry where a Hello was due or had been".into()))
             }
+            ToService::Storage { .. } => {
+                Err(Error::Refused("a call on the storage on a host's connection".into()))
+            }
         };
         self.latch(done);
     }

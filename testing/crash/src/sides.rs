@@ -220,7 +220,8 @@ impl Town {
             };
             let clock: Arc<dyn Clock> = self.clock.clone();
             let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
-            let options = ServerOptions { patience, replay, clock, names: Vec::new() };
+            let names = Vec::new();
+            let options = ServerOptions { patience, replay, clock, names, storage: None };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,

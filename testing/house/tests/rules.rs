@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 9] = [
     ],
     &["shared/wire", "shared/calls", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
-    &["runtime", "service", "frontend/ingest", "frontend/remote"],
+    &["shared/device-target", "runtime", "service", "frontend/ingest", "frontend/remote"],
     &["placement"],
     &["frontend/fuse", "frontend/embed", "frontend/client", "frontend/grantor"],
     &["frontend/cli", "frontend/capi", "frontend/accel"],

@@ -3,3 +3,4 @@
 pub mod counts;
 pub mod replay;
 pub mod server;
+pub mod storage;

@@ -4,6 +4,7 @@
 
 use crate::device::counts::ServerCounts;
 use crate::device::replay::Replay;
+use crate::device::storage::{SessionEnd, StorageSession};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_keys::Use;
@@ -11,7 +12,10 @@ use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_transport::{Received, Repeats, ServerEnd};
 use siftfs_volume::{HeaderView, Media};
-use siftfs_wire::{BlockProtocol, FromService, PROTOCOL_VERSION, ToService, Urgency};
+use siftfs_wire::{
+    Access, BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
+    Urgency,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +28,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Opens the volume's devices, without any role. Called for every host anew, so that a server
 /// without a host has nothing open.
 pub type OpenMedia = Box<dyn Fn() -> Result<Media> + Send + Sync>;
+
+/// Opens the volume's devices for a host that has no other way to them.
+pub type OpenStorage = Arc<dyn Fn(Access) -> Result<Media> + Send + Sync>;
 
 /// The Service's end of a connection.
 pub type DeviceEnd = ServerEnd<BlockProtocol>;
@@ -40,15 +47,18 @@ pub struct ServerOptions {
     pub replay: Replay,
     /// Time source.
     pub clock: Arc<dyn Clock>,
-    /// What the volume is called where keys are admitted for some volumes alone.
+    /// What the volume is called: where keys are admitted for some volumes alone, and by hosts
+    /// whose storage this process is.
     pub names: Vec<String>,
+    /// How the storage is opened for such hosts; none are served without.
+    pub storage: Option<OpenStorage>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         let clock = Arc::new(SystemClock::default());
-        let (replay, names) = (Replay::default(), Vec::new());
-        Self { patience: Duration::from_secs(5), replay, clock, names }
+        let (replay, names, storage) = Default::default();
+        Self { patience: Duration::from_secs(5), replay, clock, names, storage }
     }
 }
 
@@ -131,6 +141,11 @@ impl Server {
                 self.answer_inquiry(&end, version, &volume);
                 None
             }
+            Some(ToService::Storage { id, call }) => {
+                let opened = self.open_storage(call);
+                self.waiting.fetch_sub(1, Ordering::AcqRel);
+                return self.serve_storage(end, id, opened);
+            }
             hello => hello.map(|h| (self.greet(&h), h)),
         };
         self.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -161,7 +176,9 @@ impl Server {
             }
             match end.receiver.recv(Some(POLL)) {
                 Ok(Received::Message(
-                    first @ (ToService::Hello { .. } | ToService::Inquire { .. }),
+                    first @ (ToService::Hello { .. }
+                    | ToService::Inquire { .. }
+                    | ToService::Storage { .. }),
                 )) => return Some(first),
                 Ok(Received::Message(_)) => {
                     self.deny(end, denied("its first message is no Hello".into()));
@@ -197,6 +214,56 @@ impl Server {
         for error in lines {
             tracing::warn!(error, "a connection was refused");
         }
+    }
+
+    /// Opens the storage for a host that asks for it.
+    fn open_storage(&self, call: StorageCall) -> Result<(StorageSession, StorageAnswer)> {
+        let StorageCall::Open { version, volume, access } = call else {
+            return Err(Error::Refused("its first call opens nothing".into()));
+        };
+        check_version(version).map_err(|denied| denied.error)?;
+        let Some(open) = &self.options.storage else {
+            return Err(Error::Refused("this process serves no storage".into()));
+        };
+        if !self.options.names.contains(&volume) {
+            let names = self.options.names.join(", ");
+            let what = format!("no volume '{volume}' is here: it is called {names}");
+            return Err(Error::Refused(what));
+        }
+        StorageSession::open(open, access)
+    }
+
+    /// Serves a host whose storage is here, from its first call to its end.
+    fn serve_storage(
+        &self,
+        mut end: DeviceEnd,
+        id: u64,
+        opened: Result<(StorageSession, StorageAnswer)>,
+    ) {
+        let peer = end.peer.clone();
+        let (session, answer) = match opened {
+            Ok((session, answer)) => (Some(session), answer),
+            Err(error) => {
+                self.refused(&format!("{peer}: it does not get the storage: {error}"));
+                (None, StorageAnswer::Failed { error })
+            }
+        };
+        let sent = end.sender.send(FromService::Storage { id, answer });
+        if let (Some(session), Ok(())) = (session, sent) {
+            tracing::info!(peer, "a host has its storage here");
+            let refused = |error: &Error| self.refused(&format!("{peer}: {error}"));
+            let ended = session.serve(&mut end, &|| self.stopped(), &refused);
+            drop(session);
+            match ended {
+                SessionEnd::Closed => tracing::info!(peer, "a host has closed its storage"),
+                SessionEnd::Stopped => tracing::info!(peer, "ending: the host's storage is closed"),
+                SessionEnd::Broke(error) => {
+                    let why = self.broke(&error);
+                    tracing::warn!(peer, why, "a host has lost its storage");
+                }
+            }
+        }
+        end.sender.close();
     }
 
     /// Why a connection broke; bytes that are no messages count as refused.

@@ -8,9 +8,10 @@ use crate::mount::read_only;
 use crate::mount::remount::{Remounter, Unmarked};
 use crate::mount::served::book_of;
 use crate::options::{OpenOptions, Progress, Threads};
-use crate::volume::media::{Places, tell_storage};
+use crate::volume::media::{Places, outlive, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
+use siftfs_device_target::Target;
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_runtime::{Endpoint, Push, Runtime};
@@ -42,6 +43,8 @@ pub struct LocalVolume {
     private_logs: Arc<PrivateLogs>,
     uuid: [u8; 16],
     recovered: Option<Arc<Recovered>>,
+    /// The process that has the storage, if that is another one.
+    target: Option<Arc<Target>>,
 }
 
 /// Opens sessions of a volume.
@@ -99,7 +102,7 @@ impl LocalVolume {
         let clock = Arc::new(FileClock::default());
         let called = call_ahead(opts)?;
         let (opened, writable) = read_only::open_to_serve(path, opts)?;
-        let places = opened.places;
+        let (places, target) = (opened.places, opened.target);
         let writable = writable && !read_only::may_only_be_read(&opened.media, opts)?;
         let volume = Volume::read(opened.media, writable)?;
         if let (Some(end), Some(place)) = (called, &opts.service) {
@@ -117,7 +120,10 @@ impl LocalVolume {
         }
         volume.media.devices().for_each(tell_storage);
         let local = Self::open_with(volume, writable, clock, opts, Threads::Real, progress)?;
-        Ok(Self { places, ..local })
+        if let (Some(target), false) = (&target, opts.read_only) {
+            outlive(target, &local.media, local.pair.key)?;
+        }
+        Ok(Self { places, target, ..local })
     }
 
     /// As [`LocalVolume::open`], on any devices, with any clock.
@@ -178,7 +184,13 @@ impl LocalVolume {
             private_logs,
             uuid,
             recovered,
+            target: None,
         })
+    }
+
+    /// Is it open by a path of this machine, and not through a target?
+    pub fn has_path(&self) -> bool {
+        self.opts.target.is_none()
     }
 
     /// Its UUID.
@@ -328,6 +340,15 @@ impl LocalVolume {
     /// When something could not be made durable: the volume stays dirty, and the next mount or
     /// `siftfs recover` brings back everything that was.
     pub fn close(mut self) -> Result<()> {
+        let target = self.target.take();
+        let closed = self.close_volume();
+        if let Some(target) = target {
+            target.close();
+        }
+        closed
+    }
+
+    fn close_volume(mut self) -> Result<()> {
         // Before anything waits for a Service that may be away: the commit thread does.
         self.pair.driver.close_within(CLOSE_PATIENCE);
         if !self.private_logs.seal() {

@@ -7,7 +7,10 @@ use siftfs_base::{Error, Result};
 use siftfs_device::{
     ByteDevice, BytePlace, Device, FileDevice, FileOptions, open_exclusive, open_for_service,
 };
+use siftfs_device_target::{Opened, Target, TargetPlace};
+use siftfs_log::EpochKey;
 use siftfs_volume::Media;
+use siftfs_wire::Access as StorageAccess;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +20,8 @@ pub struct OpenedMedia {
     pub media: Media,
     /// Where those are that have a place of their own.
     pub places: Places,
+    /// The target that has them, if it is not this process.
+    pub target: Option<Arc<Target>>,
 }
 
 /// Where the parts of a volume are that have a file or device of their own.
@@ -54,6 +59,9 @@ pub fn open_media(path: &Path, opts: &OpenOptions) -> Result<OpenedMedia> {
 
 /// As [`open_media`], to write or only to read.
 pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<OpenedMedia> {
+    if let Some(place) = &opts.target {
+        return open_target(place, opts, rw);
+    }
     let (media, log) = open_blocks(path, opts, rw)?;
     let access = if rw { Access::Alone } else { Access::ReadOnly };
     let bytes = record_area::open(path, opts, &media, access)?;
@@ -63,6 +71,9 @@ pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Opene
 /// As [`open_media`], to give up what is lost: a record area that nobody named and that cannot be
 /// opened is as good as none.
 pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<OpenedMedia> {
+    if let Some(place) = &opts.target {
+        return open_target(place, opts, true);
+    }
     let (media, log) = open_blocks(path, opts, true)?;
     let bytes = record_area::open(path, opts, &media, Access::Alone).or_else(|error| {
         tracing::warn!(%error, "the record area is given up");
@@ -74,7 +85,54 @@ pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<Opene
 fn opened(media: Media, log: Option<PathBuf>, bytes: Option<Arc<ByteDevice>>) -> OpenedMedia {
     let record_area = bytes.as_ref().map(|device| device.place().clone());
     let media = media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device }));
-    OpenedMedia { media, places: Places { log, record_area } }
+    OpenedMedia { media, places: Places { log, record_area }, target: None }
+}
+
+/// The devices as a target has them, its volume's log and record area among them.
+fn open_target(place: &TargetPlace, opts: &OpenOptions, rw: bool) -> Result<OpenedMedia> {
+    if opts.log.is_some() || opts.record_area_at.is_some() {
+        let what = "the target has the volume's log and record area: leave their places out";
+        return Err(Error::Refused(what.into()));
+    }
+    let target = Target::open(place.clone(), rw)?;
+    let media = media_of(target.devices());
+    Ok(OpenedMedia { media, places: Places::default(), target: Some(target) })
+}
+
+fn media_of(opened: Opened) -> Media {
+    let Opened { area, log, record_area } = opened;
+    Media { area, log, bytes: record_area }
+}
+
+/// From now on a lost target is waited for: its volume is this host's as long as the header names
+/// the epoch `key` (rule R9). What was written before is made durable first.
+pub(crate) fn outlive(target: &Target, media: &Media, key: EpochKey) -> Result<()> {
+    media.flush()?;
+    target.keep(Box::new(move |opened| {
+        let found = media_of(opened.clone()).read_to_write()?.host.key;
+        if found == key {
+            return Ok(());
+        }
+        let (found, own) = (found.epoch.0, key.epoch.0);
+        Err(Error::Refused(format!("another host has had the volume: epoch {found}, not {own}")))
+    }));
+    Ok(())
+}
+
+/// Opens a volume's devices for a host that has no other way to them than this process.
+///
+/// # Errors
+/// As [`open_media`].
+pub fn open_media_for_host(
+    path: &Path,
+    opts: &OpenOptions,
+    access: StorageAccess,
+) -> Result<Media> {
+    match access {
+        StorageAccess::Alone => open_media(path, opts).map(|opened| opened.media),
+        StorageAccess::ReadOnly => open_media_for(path, opts, false).map(|opened| opened.media),
+        StorageAccess::Shared => open_media_for_service(path, opts),
+    }
 }
 
 /// The devices of blocks, exclusively, and where the log is.

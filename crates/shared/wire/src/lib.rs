@@ -7,11 +7,15 @@
 //! begins with what is durable: after `Welcome` one `Journaled` per transaction that is not
 //! checkpointed and one `Reclaimed`, so that answers may come twice. A Runtime sends again what was
 //! not answered. `messages.rs` has their form in bytes, for transports that leave the process.
+//!
+//! A connection of another sort carries calls on the storage itself ([`StorageCall`]), for a host
+//! whose storage is the Service's process.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod messages;
+mod storage;
 
 #[cfg(test)]
 mod samples;
@@ -26,6 +30,9 @@ pub use siftfs_status::{
     CheckpointReport, DeviceStatistics, IoCounts, OriginCounts, RegionCounts, ServiceStatistics,
     Urgency,
 };
+pub use storage::{
+    Access, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice,
+};
 
 /// The block protocol.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +44,14 @@ impl Protocol for BlockProtocol {
     const OLDEST: u32 = PROTOCOL_OLDEST;
     const CALLER: Party = Party { number: 1, name: "Runtime", magic: *b"SFt>" };
     const SERVER: Party = Party { number: 2, name: "Service", magic: *b"SF<f" };
-    const SERVER_LENDS: bool = false;
+    const SERVER_LENDS: bool = true;
     type ToServer = ToService;
     type FromServer = FromService;
 }
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.
@@ -144,6 +151,14 @@ pub enum ToService {
         /// What was wrong with it.
         reason: String,
     },
+    /// A call on the storage, by a host that reaches it through the Service's process alone. A
+    /// connection whose first message is one, [`StorageCall::Open`], carries nothing else.
+    Storage {
+        /// Echoed in [`FromService::Storage`]: calls are answered in any order.
+        id: u64,
+        /// What is to be done.
+        call: StorageCall,
+    },
 }
 
 /// Service to Runtime.
@@ -215,4 +230,11 @@ pub enum FromService {
     /// The Service has given the volume up, and sends nothing more: answer to `Goodbye`, or of a
     /// Service that ends by itself. To an `Inquire`: nothing speaks against a Hello.
     Bye,
+    /// Answer to `Storage`.
+    Storage {
+        /// The call's id.
+        id: u64,
+        /// What came of it.
+        answer: StorageAnswer,
+    },
 }

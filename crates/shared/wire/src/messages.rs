@@ -2,12 +2,15 @@
 //! are part of the protocol's version; numbers are never used again for something else.
 
 use crate::{
-    BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
-    OriginCounts, RegionCounts, ServiceStatistics, ToService, Urgency,
+    Access, BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
+    OriginCounts, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice,
+    ToService, Urgency,
 };
 use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
+use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
+use siftfs_status::Persists;
 
 variants!(BlockProtocol: ToService {
     1 => Hello { version, volume, epoch },
@@ -20,6 +23,7 @@ variants!(BlockProtocol: ToService {
     8 => Inquire { version, volume },
     9 => ExpectUrgent { ms },
     10 => Discard { id, runs },
+    11 => Storage { id, call },
 });
 
 variants!(BlockProtocol: FromService {
@@ -31,11 +35,56 @@ variants!(BlockProtocol: FromService {
     7 => Refused { reason },
     8 => Bye {},
     9 => Discarded { id, blocks, failed, unsupported },
+    10 => Storage { id, answer },
 } tuple {
     5 => Statistics(statistics),
 });
 
 variants!(BlockProtocol: Urgency { 1 => Background {}, 2 => Emergency {} });
+
+variants!(BlockProtocol: StorageCall {
+    1 => Open { version, volume, access },
+    2 => Claim { device, role, patience },
+    3 => Unclaim { device, role },
+    4 => Read { device, offset, len },
+    5 => Write { device, offset, len, durable, blocks },
+    6 => Flush { device },
+    7 => Discard { device, offset, len },
+    8 => Describe { device },
+});
+
+variants!(BlockProtocol: StorageAnswer {
+    1 => Opened { log, record_area, devices },
+    2 => Done {},
+    3 => Data { blocks },
+    4 => Described { info },
+    5 => Failed { error },
+});
+
+variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {} });
+
+variants!(BlockProtocol: Role { 1 => Host {}, 2 => Service {} });
+
+variants!(BlockProtocol: Medium { 1 => Block {}, 2 => Bytes {} });
+
+fields!(BlockProtocol: StorageDevice { size, medium, discards });
+
+fields!(BlockProtocol: Discards { unit, usual });
+
+fields!(BlockProtocol: DeviceInfo {
+    path,
+    kind,
+    volatile_cache,
+    fua,
+    direct,
+    uring,
+    persistent,
+    durable_write,
+    why,
+    persists,
+});
+
+fields!(BlockProtocol: Persists { persists, fences, bytes, inherited });
 
 fields!(BlockProtocol: Transaction {
     seq,

@@ -4,10 +4,12 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
+use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
+use siftfs_status::Persists;
 use siftfs_wire::{
-    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
-    RegionCounts, ServiceStatistics, ToService, Urgency,
+    Access, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
+    RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -60,7 +62,7 @@ pub fn to_service() -> Vec<ToService> {
         DirectRun { run: BlockRun { start: 7, len: 2 }, data: vec![block(1), block(2)] },
         DirectRun { run: BlockRun { start: 90, len: 1 }, data: vec![block(3)] },
     ];
-    vec![
+    let mut all = vec![
         ToService::Hello { version: 1, volume: [0xa5; 16], epoch: Epoch(u64::MAX) },
         ToService::Direct { seq: TxnSeq(9), runs, waited: true },
         ToService::Direct { seq: TxnSeq(10), runs: vec![], waited: false },
@@ -75,6 +77,63 @@ pub fn to_service() -> Vec<ToService> {
         ToService::ExpectUrgent { ms: 100 },
         ToService::Discard { id: 0, runs: vec![] },
         ToService::Discard { id: 77, runs: vec![BlockRun { start: 5, len: 6 }] },
+    ];
+    all.extend((1..).zip(storage_calls()).map(|(id, call)| ToService::Storage { id, call }));
+    all
+}
+
+/// One call of every kind.
+pub fn storage_calls() -> Vec<StorageCall> {
+    let (device, offset) = (1, 1 << 40);
+    vec![
+        StorageCall::Open { version: 7, volume: "mail.img".into(), access: Access::Alone },
+        StorageCall::Open { version: 7, volume: String::new(), access: Access::ReadOnly },
+        StorageCall::Open { version: 7, volume: "a-uuid".into(), access: Access::Shared },
+        StorageCall::Claim { device, role: Role::Host, patience: 500 },
+        StorageCall::Unclaim { device, role: Role::Service },
+        StorageCall::Read { device, offset, len: 5000 },
+        StorageCall::Write {
+            device,
+            offset,
+            len: 5000,
+            durable: true,
+            blocks: vec![block(7), block(8)],
+        },
+        StorageCall::Write { device: 0, offset: 0, len: 0, durable: false, blocks: vec![] },
+        StorageCall::Flush { device },
+        StorageCall::Discard { device, offset, len: u64::MAX },
+        StorageCall::Describe { device },
+    ]
+}
+
+/// One answer of every kind.
+pub fn storage_answers() -> Vec<StorageAnswer> {
+    let area = StorageDevice {
+        size: 1 << 33,
+        medium: Medium::Block,
+        discards: Some(Discards { unit: 4096, usual: true }),
+    };
+    let bytes = StorageDevice { size: 1 << 20, medium: Medium::Bytes, discards: None };
+    let info = DeviceInfo {
+        path: "/dev/pmem0".into(),
+        kind: "memory".into(),
+        volatile_cache: Some(false),
+        fua: None,
+        direct: true,
+        uring: false,
+        persistent: Some(true),
+        durable_write: "lines written back".into(),
+        why: "it was asked".into(),
+        persists: Some(Persists { persists: 1, fences: 2, bytes: 3, inherited: 4 }),
+    };
+    let devices = vec![area, bytes];
+    vec![
+        StorageAnswer::Opened { log: false, record_area: true, devices },
+        StorageAnswer::Done,
+        StorageAnswer::Data { blocks: vec![block(9)] },
+        StorageAnswer::Described { info },
+        StorageAnswer::Described { info: DeviceInfo::default() },
+        StorageAnswer::Failed { error: Error::Refused("no such device".into()) },
     ]
 }
 
@@ -181,6 +240,9 @@ pub fn from_service() -> Vec<FromService> {
         FromService::Discarded { id: 77, blocks: 6, failed: 1, unsupported: true },
     ];
     all.extend(errors().into_iter().map(|error| FromService::Failed { error }));
+    all.extend(
+        (1..).zip(storage_answers()).map(|(id, answer)| FromService::Storage { id, answer }),
+    );
     all
 }
 
@@ -258,7 +320,28 @@ pub fn any_to_service() -> impl Strategy<Value = ToService> {
             .prop_map(|(version, volume)| ToService::Inquire { version, volume }),
         any::<u32>().prop_map(|ms| ToService::ExpectUrgent { ms }),
         (any::<u64>(), runs()).prop_map(|(id, runs)| ToService::Discard { id, runs }),
+        (any::<u64>(), any_call()).prop_map(|(id, call)| ToService::Storage { id, call }),
     ]
+}
+
+fn any_call() -> impl Strategy<Value = StorageCall> {
+    let write = (any::<u8>(), any::<u64>(), any::<u32>(), any::<bool>(), blocks()).prop_map(
+        |(device, offset, len, durable, blocks)| StorageCall::Write {
+            device,
+            offset,
+            len,
+            durable,
+            blocks,
+        },
+    );
+    let read = (any::<u8>(), any::<u64>(), any::<u32>())
+        .prop_map(|(device, offset, len)| StorageCall::Read { device, offset, len });
+    let open = (any::<u32>(), text()).prop_map(|(version, volume)| StorageCall::Open {
+        version,
+        volume,
+        access: Access::Alone,
+    });
+    prop_oneof![write, read, open, proptest::sample::select(storage_calls())]
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -320,5 +403,11 @@ pub fn any_from_service() -> impl Strategy<Value = FromService> {
         (any::<[u64; 3]>(), any::<bool>()).prop_map(|([id, blocks, failed], unsupported)| {
             FromService::Discarded { id, blocks, failed, unsupported }
         }),
+        (any::<u64>(), blocks()).prop_map(|(id, blocks)| FromService::Storage {
+            id,
+            answer: StorageAnswer::Data { blocks },
+        }),
+        (any::<u64>(), proptest::sample::select(storage_answers()))
+            .prop_map(|(id, answer)| FromService::Storage { id, answer }),
     ]
 }

@@ -1,0 +1,148 @@
+//! A machine with storage and the process that is its target: it dies with its power, and comes
+//! back with what the disk kept.
+
+use siftfs_base::Result;
+use siftfs_device::{Device, FaultDevice, ProcessDevice, Role, SharedDevice};
+use siftfs_device_target::{Target, TargetPlace};
+use siftfs_placement::{
+    Address, Listener, Media, OpenStorage, Server, ServerOptions, TransportOptions,
+};
+use siftfs_wire::Access;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What the volume is called there.
+pub const NAME: &str = "disk";
+
+/// How calls get there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// A unix socket, and memory that both share.
+    SharedMemory,
+    /// A unix socket alone.
+    Unix,
+    /// TCP without keys.
+    Tcp,
+}
+
+/// The machine while it runs.
+pub struct Machine {
+    pub disk: Arc<FaultDevice>,
+    place: TargetPlace,
+    server: Arc<Server>,
+    ending: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
+    opened: Arc<Mutex<Vec<Weak<ProcessDevice>>>>,
+}
+
+fn options(way: Way) -> TransportOptions {
+    let mut options = TransportOptions::default();
+    if way != Way::SharedMemory {
+        options.shared_memory = 0;
+    }
+    options
+}
+
+fn address(way: Way, dir: &std::path::Path) -> Address {
+    match way {
+        Way::Tcp => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
+        _ => Address::Unix(dir.join("target.sock")),
+    }
+}
+
+impl Machine {
+    /// Starts on this disk, listening in `dir`.
+    pub fn start(disk: FaultDevice, way: Way, dir: &std::path::Path) -> Self {
+        Self::start_at(disk, way, &address(way, dir))
+    }
+
+    fn start_at(disk: FaultDevice, way: Way, address: &Address) -> Self {
+        let disk = Arc::new(disk);
+        let shared = SharedDevice::new(disk.clone());
+        let opened: Arc<Mutex<Vec<Weak<ProcessDevice>>>> = Arc::default();
+        let open = {
+            let (shared, opened) = (shared.clone(), opened.clone());
+            move || {
+                let device = shared.open();
+                opened.lock().unwrap().push(Arc::downgrade(&device));
+                device
+            }
+        };
+        let open_storage = open.clone();
+        let storage: OpenStorage = Arc::new(move |access| {
+            let media = Media::from(open_storage());
+            if access == Access::Alone {
+                for role in Role::ALL {
+                    media.claim(role, Duration::from_millis(500))?;
+                }
+            }
+            Ok(media)
+        });
+        let (names, storage) = (vec![NAME.into()], Some(storage));
+        let options_of = ServerOptions { names, storage, ..ServerOptions::default() };
+        let server = Arc::new(Server::new(Box::new(move || Ok(open().into())), options_of));
+        let listener = Listener::bind(address, &options(way)).unwrap();
+        let (address, volume) = (listener.address(), NAME.into());
+        let place = TargetPlace { address, volume, options: options(way), secured: None };
+        let ending = Arc::new(AtomicBool::new(false));
+        let accepting = Some(accept(listener, server.clone(), ending.clone()));
+        Self { disk, place, server, ending, accepting, opened }
+    }
+
+    /// The volume there.
+    pub fn place(&self) -> TargetPlace {
+        self.place.clone()
+    }
+
+    /// Opens the storage to write it.
+    pub fn open(&self) -> Result<Arc<Target>> {
+        Target::open(self.place(), true)
+    }
+
+    /// The process ends, and its listener with it; calls that had begun are carried out.
+    pub fn stop(&mut self) {
+        self.server.stop();
+        self.ending.store(true, Ordering::SeqCst);
+        if let Some(accepting) = self.accepting.take() {
+            accepting.join().unwrap();
+        }
+    }
+
+    /// Power fails: of what was not flushed, some is kept, some torn and some lost. The machine
+    /// that comes back has what is left, at the same address.
+    pub fn power_fails(mut self, way: Way, seed: u64) -> Self {
+        self.stop();
+        let opened = self.opened.lock().unwrap();
+        opened.iter().filter_map(Weak::upgrade).for_each(|device| device.kill());
+        drop(opened);
+        self.disk.cut_now();
+        let left = FaultDevice::from_image(self.disk.power_cut_image(seed), seed);
+        Self::start_at(left, way, &self.place.address)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn accept(listener: Listener, server: Arc<Server>, ending: Arc<AtomicBool>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut sessions = Vec::new();
+        while !ending.load(Ordering::SeqCst) {
+            if let Ok(Some(end)) = listener.accept(Some(Duration::from_millis(10))) {
+                let server = server.clone();
+                sessions.push(thread::spawn(move || server.session(end)));
+            }
+        }
+        sessions.into_iter().for_each(|session: JoinHandle<()>| session.join().unwrap());
+    })
+}
+
+/// The device of the area, by itself.
+pub fn area(target: &Arc<Target>) -> Arc<dyn Device> {
+    target.devices().area
+}

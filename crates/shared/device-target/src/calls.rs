@@ -1,0 +1,149 @@
+//! Calls over one connection, each with a number, answered in any order. A thread that waits for
+//! its answer receives for the others, too: no answer changes threads where one caller waits alone.
+
+use siftfs_base::{Error, Result};
+use siftfs_transport::{CallerEnd, Received, Receiver, Sender};
+use siftfs_wire::{BlockProtocol, FromService, StorageAnswer, StorageCall, ToService};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// One connection, until it breaks.
+pub(crate) struct Calls {
+    sender: Arc<dyn Sender<ToService>>,
+    receiver: Mutex<Box<dyn Receiver<FromService>>>,
+    state: Mutex<State>,
+    changed: Condvar,
+    peer: String,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// What was asked, with what has come.
+    asked: HashMap<u64, Option<StorageAnswer>>,
+    /// A thread receives.
+    receiving: bool,
+    broken: Option<Error>,
+}
+
+impl Calls {
+    /// Over a connection on which nothing was said.
+    pub fn new(end: CallerEnd<BlockProtocol>) -> Self {
+        let CallerEnd::<BlockProtocol> { sender, receiver, peer, .. } = end;
+        let receiver = Mutex::new(receiver);
+        Self { sender, receiver, state: Mutex::default(), changed: Condvar::new(), peer }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One call. What the target refused is an answer.
+    ///
+    /// # Errors
+    /// [`Error::Link`]: the connection is broken, and the call may have been carried out.
+    pub fn call(&self, call: StorageCall) -> Result<StorageAnswer> {
+        let mut answers = self.all(vec![call])?;
+        answers.pop().ok_or_else(|| self.odd("no answer"))
+    }
+
+    /// Several calls, all under way at once; the answers in their order.
+    ///
+    /// # Errors
+    /// As [`Calls::call`]: any of them may have been carried out.
+    pub fn all(&self, calls: Vec<StorageCall>) -> Result<Vec<StorageAnswer>> {
+        let ids: Vec<u64> = {
+            let mut state = self.state();
+            state.check()?;
+            let first = state.next;
+            state.next += calls.len() as u64;
+            let ids = first..state.next;
+            state.asked.extend(ids.clone().map(|id| (id, None)));
+            ids.collect()
+        };
+        let sent = ids
+            .iter()
+            .zip(calls)
+            .try_for_each(|(id, call)| self.sender.send(ToService::Storage { id: *id, call }));
+        match sent {
+            Ok(()) => self.wait(&ids),
+            Err(error) => Err(self.broke(error)),
+        }
+    }
+
+    /// Receives, or waits for the thread that does, until all of these are answered.
+    fn wait(&self, ids: &[u64]) -> Result<Vec<StorageAnswer>> {
+        let mut state = self.state();
+        loop {
+            let all_here = ids.iter().all(|id| matches!(state.asked.get(id), Some(Some(_))));
+            if all_here {
+                let take = |id| state.asked.remove(id).flatten();
+                return ids.iter().map(take).collect::<Option<_>>().ok_or_else(|| self.odd("gone"));
+            }
+            state.check()?;
+            if state.receiving {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.receiving = true;
+            drop(state);
+            let came = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).recv(None);
+            state = self.state();
+            state.receiving = false;
+            if let Err(error) = self.took(came, &mut state) {
+                state.broken.get_or_insert(error);
+                self.sender.cut();
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// Puts an answer where its caller finds it.
+    fn took(&self, came: Result<Received<FromService>>, state: &mut State) -> Result<()> {
+        match came? {
+            Received::Message(FromService::Storage { id, answer }) => {
+                match state.asked.get_mut(&id) {
+                    Some(place @ None) => *place = Some(answer),
+                    _ => return Err(self.odd("an answer to what was not asked")),
+                }
+                Ok(())
+            }
+            Received::Message(FromService::Refused { reason }) => {
+                Err(Error::Link(format!("{} refused: {reason}", self.peer)))
+            }
+            Received::Message(FromService::Failed { error }) => {
+                Err(Error::Link(format!("{}: {error}", self.peer)))
+            }
+            Received::Message(FromService::Bye) => Err(self.odd("it ends")),
+            Received::Message(_) => Err(self.odd("it speaks of something else than storage")),
+            Received::Timeout => Ok(()),
+            Received::Closed => Err(self.odd("it closed the connection")),
+        }
+    }
+
+    fn odd(&self, why: &str) -> Error {
+        Error::Link(format!("{}: {why}", self.peer))
+    }
+
+    /// The connection is of no use any more, and every caller learns it.
+    fn broke(&self, error: Error) -> Error {
+        let mut state = self.state();
+        let first = state.broken.get_or_insert(error).clone();
+        drop(state);
+        self.sender.cut();
+        self.changed.notify_all();
+        first
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.sender.close();
+    }
+}

@@ -1,0 +1,22 @@
+//! Storage whose other end is the process that has it open, the *target*
+//! (`docs/design/target.md`): a volume's devices over a connection of the block protocol.
+//!
+//! Every call is one message there and one back; a durable write carries its demand with it, so an
+//! fsync is one round trip. A connection that is lost is made again, if the volume has a keeper
+//! that can say whether it is still this host's ([`Target::keep`]): what was written and not
+//! flushed is written again first, so that a flush keeps its promise over the target's death.
+//! Without one, every call fails from then on.
+
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
+mod again;
+mod calls;
+mod device;
+mod place;
+mod target;
+mod unflushed;
+
+pub use device::TargetDevice;
+pub use place::TargetPlace;
+pub use target::{Keeper, Opened, Target};

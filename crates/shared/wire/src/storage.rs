@@ -1,0 +1,136 @@
+//! Calls on the storage of the Service's process, which is then the host's only way to it
+//! (`docs/design/target.md`). They are those of [`siftfs_device::Device`], with its promises.
+
+use siftfs_base::{Error, SharedBlock};
+use siftfs_device::{DeviceInfo, Discards, Medium, Role};
+
+/// Blocks that a read or a write carries at most.
+pub const STORAGE_MAX_BLOCKS: usize = 64;
+
+/// Devices of a volume at most: that of its area, of a log elsewhere and of a record area.
+pub const STORAGE_MAX_DEVICES: usize = 3;
+
+/// For what a volume's storage is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To write, with both roles, which no other process has.
+    Alone,
+    /// To read, beside other readers.
+    ReadOnly,
+    /// To write, with the roles that are claimed later: by a host whose connection was lost.
+    Shared,
+}
+
+/// One device of the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageDevice {
+    /// Size in bytes.
+    pub size: u64,
+    /// What a power cut tears a write at.
+    pub medium: Medium,
+    /// What giving space back can do; `None` where it cannot be given back.
+    pub discards: Option<Discards>,
+}
+
+/// A call on the storage. A device is named by its place in [`StorageAnswer::Opened`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageCall {
+    /// First message of the connection. What was opened is closed, and its roles are free, when the
+    /// connection has ended and its calls have.
+    Open {
+        /// [`crate::PROTOCOL_VERSION`] of the host.
+        version: u32,
+        /// What the volume is called there, or its UUID.
+        volume: String,
+        /// For what.
+        access: Access,
+    },
+    /// Takes a role, waiting at most so long for another holder.
+    Claim {
+        /// Of which device.
+        device: u8,
+        /// Which one.
+        role: Role,
+        /// In milliseconds.
+        patience: u32,
+    },
+    /// Gives a role back.
+    Unclaim {
+        /// Of which device.
+        device: u8,
+        /// Which one.
+        role: Role,
+    },
+    /// Reads bytes; [`STORAGE_MAX_BLOCKS`] blocks of them at most.
+    Read {
+        /// Of which device.
+        device: u8,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Writes the first `len` bytes of these blocks. The last block is filled with zeros.
+    Write {
+        /// To which device.
+        device: u8,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// The write is durable before it is answered: an fsync is one round trip.
+        durable: bool,
+        /// What to write, [`STORAGE_MAX_BLOCKS`] at most.
+        blocks: Vec<SharedBlock>,
+    },
+    /// Makes durable what was answered before this call was sent.
+    Flush {
+        /// Which device.
+        device: u8,
+    },
+    /// Gives the space of these bytes back.
+    Discard {
+        /// Of which device.
+        device: u8,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Describes a device, for reports.
+    Describe {
+        /// Which one.
+        device: u8,
+    },
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageAnswer {
+    /// The storage is open: these are its devices, in the order area, log, record area.
+    Opened {
+        /// The devices of blocks, and what the area alone has: is there a log of its own?
+        log: bool,
+        /// Is there a record area?
+        record_area: bool,
+        /// One entry for each of them.
+        devices: Vec<StorageDevice>,
+    },
+    /// It was done.
+    Done,
+    /// What was read: the first bytes of these blocks.
+    Data {
+        /// The last one is filled with zeros.
+        blocks: Vec<SharedBlock>,
+    },
+    /// What the device is.
+    Described {
+        /// Where it is, there.
+        info: DeviceInfo,
+    },
+    /// It was not done, or, of a write, perhaps in part.
+    Failed {
+        /// Why.
+        error: Error,
+    },
+}
