@@ -11,6 +11,8 @@ mod refused;
 mod reports;
 #[path = "device/stopped.rs"]
 mod stopped;
+#[path = "device/storage.rs"]
+mod storage;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 #[path = "device/transports.rs"]

@@ -5,6 +5,7 @@ use crate::command::closing;
 use crate::command::e2fsck::{self, End, Progress, Ran, Verdict};
 use crate::command::volume::{devices, failure, open_options};
 use crate::options::args::{Fsck, Repair};
+use crate::options::target;
 use crate::show::failure::{CORRECTED, DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::show::output::{print, print_json, say};
 use crate::show::progress::Display;
@@ -69,6 +70,9 @@ const NOT_SO: &str = "header.kind";
 
 /// `siftfs fsck`, which writes nothing, and `fsck.siftfs`.
 pub fn fsck(a: &Fsck) -> Outcome {
+    let why = "e2fsck needs a file or a device: check it where its storage is; `siftfs inspect` \
+               looks at the log from here";
+    target::refuse(&a.check.volume, why)?;
     closing::wait_closed(&a.check.volume)?;
     let mut display = Display::new();
     let (mut opened, mut seen) = look(a, &mut display)?;
@@ -133,7 +137,7 @@ fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
 
 fn look(a: &Fsck, display: &mut Display) -> Result<(OpenedMedia, Look), Failure> {
     let volume = &a.check.volume;
-    let opened = open_media_for(volume, &open_options(&a.check.parts), false)
+    let opened = open_media_for(volume, &open_options(volume, &a.check.parts)?, false)
         .map_err(|e| failure(volume, &e))?;
     display.wait("checking header, lanes and journal");
     let findings = siftfs_fsck::check_on(devices(&opened.media));
@@ -145,7 +149,7 @@ fn look(a: &Fsck, display: &mut Display) -> Result<(OpenedMedia, Look), Failure>
 fn recover(a: &Fsck, display: &mut Display) -> Result<(), Failure> {
     let volume = &a.check.volume;
     let progress = &mut |what: &str, done, total| display.update(what, done, total);
-    siftfs_placement::recover(volume, &open_options(&a.check.parts), progress)
+    siftfs_placement::recover(volume, &open_options(volume, &a.check.parts)?, progress)
         .map_err(|e| failure(volume, &e))?;
     if !a.check.json {
         say(format_args!("{}: recovered", volume.display()))?;

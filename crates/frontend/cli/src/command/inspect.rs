@@ -18,7 +18,7 @@ const SHOWN: usize = 20;
 /// Looks, and writes nothing.
 pub fn inspect(a: &Check) -> Outcome {
     crate::command::closing::wait_closed(&a.volume)?;
-    let opened = open_media_for(&a.volume, &open_options(&a.parts), false)
+    let opened = open_media_for(&a.volume, &open_options(&a.volume, &a.parts)?, false)
         .map_err(|e| failure(&a.volume, &e))?;
     let seen = siftfs_fsck::inspect(devices(&opened.media));
     if a.json {

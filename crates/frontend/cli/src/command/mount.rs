@@ -14,9 +14,10 @@ use crate::daemon::serve::{Daemon, Report};
 use crate::options::args::Mount;
 use crate::options::keys::confirm;
 use crate::options::mount as mount_options;
-use crate::options::parsed::Options;
+use crate::options::parsed::{FileLogs, Options};
 use crate::options::place::{absolute_place, resolve};
 use crate::options::served::{self, Served};
+use crate::options::target;
 use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output::{complain, say};
 use crate::show::progress::Display;
@@ -71,12 +72,25 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
-    if let Some(served) = served::served(&a.volume, &options.served).map_err(usage)? {
+    let at_target = target::target(&a.volume, &options.service.trust)?;
+    // The options for a served volume are refused where there is none.
+    let path = if at_target.is_some() { Path::new("/") } else { &a.volume };
+    if let Some(served) = served::served(path, &options.served).map_err(usage)? {
         return remote(a, (options, memory), served);
     }
     options.open.late_forgets = LATE_FORGETS;
+    if at_target.is_some() && options.file_logs == FileLogs::Beside {
+        let what = "private_logs=on: logs in files lie beside the volume, which is at the target: say \
+                    private_logs=daemon, or in which directory";
+        return Err(usage(what.into()));
+    }
+    options.open.target = at_target;
     let given = &mut options.service;
     given.address = a.service.clone().or(given.address.take()).map(absolute).transpose()?;
+    if let (Some(target), false) = (&options.open.target, options.open.read_only) {
+        // The target does the background work of its volume, unless another process is named.
+        given.address.get_or_insert_with(|| target.address.clone());
+    }
     let seconds = a.service_fallback.map(Duration::from_secs);
     given.fallback = seconds.or(given.fallback);
     let place = options.service.place(options.open.read_only);
@@ -91,9 +105,13 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     let area = a.parts.record_area.as_ref().or(options.open.record_area_at.as_ref());
     options.open.record_area_at = area.map(absolute_place).transpose()?;
-    let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    let volume = match &options.open.target {
+        Some(target) => target.to_string().into(),
+        None => a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?,
+    };
     let dir = mount_point(&a.dir)?;
     if !a.daemon_child
+        && options.open.target.is_none()
         && let Some(code) = attach::attach(a, &volume, &dir, &options)?
     {
         return Ok(code);

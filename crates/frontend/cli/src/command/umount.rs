@@ -12,6 +12,7 @@ use crate::options::args::Umount;
 use crate::options::parsed::ServedOptions;
 use crate::options::place::resolve;
 use crate::options::served::{absolute, served};
+use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output::complain;
 use rustix::fs::{Mode, OFlags};
@@ -70,8 +71,10 @@ fn send_times(dir: &Path) {
 /// `siftfs umount`.
 pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
-    let given = match plain_mount_point(&a.dir) {
-        Some(dir) => dir,
+    let named =
+        plain_mount_point(&a.dir).map_or_else(|| target::named(&a.dir), |dir| Ok(Some(dir)));
+    let given = match named? {
+        Some(named) => named,
         None => match served(&a.dir, &ServedOptions::default()) {
             Ok(Some(served)) => absolute(&a.dir, &served).map_err(|e| about(&e))?,
             _ => resolve(&a.dir).map_err(|e| about(&e))?,

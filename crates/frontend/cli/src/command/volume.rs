@@ -5,6 +5,7 @@ use crate::daemon::limits;
 use crate::daemon::private::warn_of_open_file;
 use crate::options::args::{Adopt, Mkfs, NewRecordArea, Parts, Recover, Release};
 use crate::options::size::show_size;
+use crate::options::target;
 use crate::show::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::show::output::{complain, print_json, say};
 use crate::show::progress::Display;
@@ -12,10 +13,16 @@ use siftfs_base::Error;
 use siftfs_placement::{
     BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions,
 };
+use siftfs_transport::Trust;
 use std::path::Path;
+
+/// Why a volume is not made over a wire.
+const MADE_THERE: &str = "a target serves a volume that is there: make it where its storage is, \
+                          then start `siftfs device` on it";
 
 /// `siftfs mkfs`.
 pub fn mkfs(a: &Mkfs) -> Outcome {
+    target::refuse(&a.volume, MADE_THERE)?;
     let options = MkfsOptions {
         size: a.size,
         log_size: a.log_size,
@@ -39,6 +46,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
 
 /// `siftfs adopt`.
 pub fn adopt(a: &Adopt) -> Outcome {
+    target::refuse(&a.volume, MADE_THERE)?;
     let options = MkfsOptions {
         log_size: a.log_size,
         lanes: a.lanes,
@@ -133,7 +141,8 @@ pub fn release(a: &Release) -> Outcome {
     limits::check_files([&*a.volume].into_iter().chain(a.parts.log.as_deref()))?;
     closing::wait_closed(&a.volume)?;
     let mut display = Display::new();
-    let result = siftfs_placement::release(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
+    let options = open_options(&a.volume, &a.parts)?;
+    let result = siftfs_placement::release(&a.volume, &options, &mut |w, d, t| {
         display.update(w, d, t);
     });
     drop(display);
@@ -159,10 +168,14 @@ pub fn name_of(volume: &Path) -> String {
     volume.file_name().unwrap_or(volume.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// How a volume is opened whose parts are perhaps elsewhere.
-pub fn open_options(parts: &Parts) -> OpenOptions {
+/// How a volume is opened whose parts, or whose storage, are perhaps elsewhere.
+///
+/// # Errors
+/// It names a target and no volume there, or keys are missing.
+pub fn open_options(volume: &Path, parts: &Parts) -> Result<OpenOptions, Failure> {
     let Parts { log, record_area } = parts.clone();
-    OpenOptions { log, record_area_at: record_area, ..OpenOptions::default() }
+    let target = target::target(volume, &Trust::default())?;
+    Ok(OpenOptions { log, record_area_at: record_area, target, ..OpenOptions::default() })
 }
 
 /// `siftfs recover`.
@@ -174,7 +187,8 @@ pub fn recover(a: &Recover) -> Outcome {
         return discard_log(a);
     }
     let mut display = Display::new();
-    let result = siftfs_placement::recover(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
+    let options = open_options(&a.volume, &a.parts)?;
+    let result = siftfs_placement::recover(&a.volume, &options, &mut |w, d, t| {
         display.update(w, d, t);
     });
     drop(display);
@@ -224,8 +238,9 @@ fn show_logs(a: &Recover, report: &LogsReport) -> Result<(), Failure> {
 
 /// `siftfs recover --discard-log`.
 fn discard_log(a: &Recover) -> Outcome {
-    let what = siftfs_placement::discard_log(&a.volume, &open_options(&a.parts))
-        .map_err(|e| failure(&a.volume, &e))?;
+    let options = open_options(&a.volume, &a.parts)?;
+    let what =
+        siftfs_placement::discard_log(&a.volume, &options).map_err(|e| failure(&a.volume, &e))?;
     if a.json {
         print_json(&serde_json::json!({ "discarded_log": true, "log": what }))?;
         return Ok(0);

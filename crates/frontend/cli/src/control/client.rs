@@ -290,7 +290,8 @@ pub fn has_died(given: &Path, mount: &MountEntry) -> Failure {
 }
 
 /// Is the volume of the mount served by another process? Its address is no path; of all others the
-/// table has the whole path.
+/// table has the whole path, or the target whose storage the volume lies on.
 pub fn is_served(mount: &MountEntry) -> bool {
     !mount.source.is_absolute()
+        && !mount.source.as_os_str().as_encoded_bytes().starts_with(b"target:")
 }

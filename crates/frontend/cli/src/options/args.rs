@@ -243,7 +243,8 @@ pub struct Status {
 #[derive(Args)]
 #[command(after_help = crate::options::table::help())]
 pub struct Mount {
-    /// The volume; or where another process serves it: unix:PATH, tcp:HOST:PORT or HOST:/VOLUME
+    /// The volume; target:ADDRESS/VOLUME if a device process has its storage; or where another
+    /// process serves it: unix:PATH, tcp:HOST:PORT or HOST:/VOLUME
     pub volume: PathBuf,
     /// An existing directory
     pub dir: PathBuf,

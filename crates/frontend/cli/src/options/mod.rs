@@ -10,3 +10,4 @@ pub mod place;
 pub mod served;
 pub mod size;
 pub mod table;
+pub mod target;

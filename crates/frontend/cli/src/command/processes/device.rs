@@ -9,11 +9,13 @@ use crate::daemon::memory::{self, Place};
 use crate::daemon::notify;
 use crate::daemon::processors;
 use crate::options::args::Device;
+use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
 use siftfs_base::Error;
 use siftfs_placement::{
-    Listener, Replay, Server, ServerOptions, TransportOptions, open_media_for_service,
+    Listener, OpenStorage, Replay, Server, ServerOptions, TransportOptions, open_media_for_host,
+    open_media_for_service,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -29,6 +31,7 @@ const CONNECTIONS: usize = 16;
 
 /// `siftfs device`. Returns 0 after SIGTERM, SIGINT or SIGHUP.
 pub fn device(a: &Device) -> Outcome {
+    target::refuse(&a.volume, "the storage of a target is another process's already")?;
     one_heap();
     let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
@@ -39,7 +42,7 @@ pub fn device(a: &Device) -> Outcome {
     limits::left().iter().for_each(output::complain);
     memory.log();
     memory.warning.iter().for_each(output::complain);
-    let options = open_options(&a.parts);
+    let options = open_options(&volume, &a.parts)?;
     // A wrong volume is said now, and not to the first host.
     let view = open_media_for_service(&volume, &options).and_then(|media| media.read_to_write());
     let uuid = siftfs_log::show_uuid(&view.map_err(about)?.header.volume);
@@ -54,10 +57,13 @@ pub fn device(a: &Device) -> Outcome {
     let transport =
         TransportOptions { spin: Duration::from_micros(a.spin), ..TransportOptions::default() };
     let listener = a.admit.listen(&a.listen, &transport).map_err(Failure::plain)?;
+    let (path, parts) = (volume.clone(), options.clone());
+    let storage: OpenStorage = Arc::new(move |access| open_media_for_host(&path, &parts, access));
     let open = move || open_media_for_service(&volume, &options);
     let replay = Replay { mode: a.replay, memory: a.memory };
-    let names = [name_of(&a.volume), uuid.clone()];
-    let serving = ServerOptions { replay, names: names.to_vec(), ..ServerOptions::default() };
+    let names = vec![name_of(&a.volume), uuid.clone()];
+    let storage = Some(storage);
+    let serving = ServerOptions { replay, names, storage, ..ServerOptions::default() };
     let server = Arc::new(Server::new(Box::new(open), serving));
     announce(a, &uuid, &listener)?;
     serve(&server, &listener, &ending);

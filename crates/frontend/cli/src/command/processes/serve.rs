@@ -11,6 +11,7 @@ use crate::daemon::notify;
 use crate::daemon::processors;
 use crate::options::args::Serve;
 use crate::options::keys::confirm;
+use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
 use crate::show::progress::Display;
@@ -33,7 +34,10 @@ pub fn serve(a: &Serve) -> Outcome {
     let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
-    let path = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    let path = match target::named(&a.volume)? {
+        Some(named) => named,
+        None => a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?,
+    };
     limits::check_files([&*path].into_iter().chain(a.parts.log.as_deref()))?;
     limits::left().iter().for_each(output::complain);
     memory.log();
@@ -66,10 +70,13 @@ pub fn serve(a: &Serve) -> Outcome {
 }
 
 fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
-    let mut options = open_options(&a.parts);
+    let mut options = open_options(path, &a.parts)?;
     // Clients may be mounts.
     options.late_forgets = LATE_FORGETS;
-    options.service = a.service.clone().map(|address| service(a, address)).transpose()?;
+    // The target does the background work of the volume that it has, unless another one is named.
+    let there = options.target.as_ref().map(|target| target.address.clone());
+    let address = a.service.clone().or(there);
+    options.service = address.map(|address| service(a, address)).transpose()?;
     options.books = Some(books_of_clients());
     let mut display = Display::new();
     let progress = &mut |what: &str, done, total| display.update(what, done, total);

@@ -10,12 +10,14 @@ use std::sync::Arc;
 pub struct InThisProcess {
     sessions: Sessions,
     registry: Arc<PrivateLogs>,
+    has_path: bool,
 }
 
 impl InThisProcess {
     /// Those of `volume`, until it is closed.
     pub fn of(volume: &LocalVolume) -> Self {
-        Self { sessions: volume.sessions(), registry: volume.private_logs() }
+        let (sessions, registry) = (volume.sessions(), volume.private_logs());
+        Self { sessions, registry, has_path: volume.has_path() }
     }
 }
 
@@ -37,6 +39,6 @@ impl Source for InThisProcess {
     }
 
     fn has_path(&self) -> bool {
-        true
+        self.has_path
     }
 }
