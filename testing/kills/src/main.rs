@@ -31,8 +31,8 @@ struct Args {
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = siftfs_kills::duration)]
     time: Option<Duration>,
     /// Only these: mounts with programs that have private logs, without, or of a volume that a
-    /// server has (accel,plain,served), placements (local,unix,tcp,fallback), deaths of the device
-    /// process (kill,twice,term,stop,away) and of the server
+    /// server has (accel,plain,served), placements (local,unix,tcp,fallback,target), deaths of the
+    /// device process (kill,twice,term,stop,away) and of the server
     /// (server,server-twice,server-recovering,server-term,server-stop,server-and-device), files
     /// without a name in each served round (nameless), ends of a round
     /// (unmount,host,host-then-device,device-then-host,takeover,host-in-unmount,device-in-unmount)

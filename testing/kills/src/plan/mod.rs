@@ -45,6 +45,8 @@ pub enum Placement {
 pub struct Mount {
     /// Which process does the background work.
     pub placement: Placement,
+    /// The device process is the target, through which alone the host reaches the volume.
+    pub target: bool,
     /// Seconds after which the host does it.
     pub fallback: Option<u64>,
     /// The device process's options.
@@ -148,7 +150,7 @@ pub struct Plan {
     pub recovery: Recovery,
 }
 
-const PLACEMENTS: [&str; 4] = ["local", "unix", "tcp", "fallback"];
+const PLACEMENTS: [&str; 5] = ["local", "unix", "tcp", "fallback", "target"];
 const ENDS: [&str; 7] = [
     "unmount",
     "host",
@@ -231,10 +233,11 @@ impl Mount {
         let modes = ["ordered", "coalesce", "auto"];
         let word = draw(rng, &only.of(&PLACEMENTS));
         let fallback = (word == "fallback").then(|| rng.below(2));
+        let target = word == "target";
         let placement = match word {
             "local" => Placement::Local,
             "tcp" => Placement::Tcp,
-            "fallback" if rng.chance(50) => Placement::Tcp,
+            "fallback" | "target" if rng.chance(50) => Placement::Tcp,
             _ => Placement::Unix,
         };
         let mut device = vec![
@@ -274,7 +277,8 @@ impl Mount {
                 options.push(flag.into());
             }
         }
-        Self { placement, fallback, device, options: options.join(","), served: None }
+        let options = options.join(",");
+        Self { placement, target, fallback, device, options, served: None }
     }
 
     /// The mount of the round with this seed. Of which kind it is, is drawn apart.
@@ -292,6 +296,8 @@ impl Mount {
         // They exclude each other.
         mount.options = mount.options.replace("=writeback", "=writethrough");
         let medium = draw(&mut rng, &["on", "on", "on", "daemon"]);
+        // Logs in files lie beside the volume, which is elsewhere.
+        let medium = if mount.target { "daemon" } else { medium };
         mount.options.push_str(&format!(",private_logs={medium}"));
         let killed_every = rng.chance(60).then(|| draw(&mut rng, &[100, 400, 1500]));
         let programs = Programs { killed_every, die_with_host: rng.chance(50) };
@@ -459,6 +465,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let m = &self.mount;
         write!(f, "round {} (seed {:#018x}): {:?}", self.round, self.seed, m.placement)?;
+        if m.target {
+            write!(f, " target")?;
+        }
         if let Some(seconds) = m.fallback {
             write!(f, " fallback={seconds}")?;
         }

@@ -24,7 +24,7 @@ fn all_kinds_are_drawn() {
         ends.insert(plan.end.name());
         incidents.extend(plan.incidents.iter().map(|(_, i)| i.name()));
         let m = &plan.mount;
-        mounts.insert((format!("{:?}", m.placement), m.fallback.is_some()));
+        mounts.insert((format!("{:?}", m.placement), m.fallback.is_some(), m.target));
         assert!(m.has_device() || plan.incidents.is_empty());
         words.extend(m.device.iter().cloned());
         words.extend(m.options.split(',').map(String::from));
@@ -34,7 +34,7 @@ fn all_kinds_are_drawn() {
     }
     assert_eq!(ends, ENDS.into());
     assert_eq!(incidents, INCIDENTS.into());
-    assert_eq!(mounts.len(), 5, "{mounts:?}");
+    assert_eq!(mounts.len(), 7, "{mounts:?}");
     for word in [
         "--memory=64M",
         "--cpu-quota=10",

@@ -118,6 +118,8 @@ impl Served {
                 vec![format!("--schedule={schedule}"), format!("--executors={executors}")]
             }
         };
+        // The server opens the volume by its path.
+        mount.target = false;
         if by == By::Serve {
             // It knows none.
             mount.fallback = None;

@@ -99,7 +99,9 @@ impl<'a> Run<'a> {
         let s = &mut self.stage.summary;
         s.rounds += 1;
         let fallback = if plan.mount.fallback.is_some() { " with fallback" } else { "" };
-        *s.placements.entry(format!("{:?}{fallback}", plan.mount.placement)).or_default() += 1;
+        let target = if plan.mount.target { " as target" } else { "" };
+        let placement = format!("{:?}{fallback}{target}", plan.mount.placement);
+        *s.placements.entry(placement).or_default() += 1;
         let modes = ["requests=", "write_cache=", "fsyncs=", "private_logs="];
         let drawn = |o: &&str| modes.iter().any(|mode| o.starts_with(mode));
         for option in plan.mount.options.split(',').filter(drawn) {
@@ -236,6 +238,10 @@ impl<'a> Run<'a> {
                 sleep(Duration::from_millis(ms));
                 stage.summary.device_kills += 1;
                 stage.kill_device()?;
+                if plan.mount.target {
+                    // Without storage nothing goes on.
+                    stage.start_device(&plan.mount)?;
+                }
                 stage.finish_unmount(command)?;
                 Ok(Left::Plain)
             }

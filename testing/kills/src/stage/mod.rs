@@ -242,9 +242,14 @@ impl<'a> Stage<'a> {
         if mount.has_device() && !self.has_device() {
             self.start_device(mount)?;
         }
-        let mut command = self.host_of(&self.volume(), mount)?;
-        if mount.has_device() {
-            command.args(["--service", &self.address(mount.placement)?]);
+        let address = self.address(mount.placement)?;
+        let volume = match mount.target {
+            true => format!("target:{address}/volume").into(),
+            false => self.volume(),
+        };
+        let mut command = self.host_of(&volume, mount)?;
+        if mount.has_device() && !mount.target {
+            command.args(["--service", &address]);
         }
         if mount.placement == Placement::Tcp {
             command.args(["-o", &listed(&self.keys.of_the_host(false)?)]);
@@ -252,7 +257,9 @@ impl<'a> Stage<'a> {
         if let Some(seconds) = mount.fallback {
             command.arg(format!("--service-fallback={seconds}"));
         }
-        self.with_log(&mut command);
+        if !mount.target {
+            self.with_log(&mut command);
+        }
         self.spawn_host(command)
     }
 
