@@ -5,13 +5,17 @@
 mod machine;
 
 use machine::{Machine, NAME, Way, area};
-use siftfs_base::{Error, Rng};
-use siftfs_device::{Device, FaultDevice, ReadOp, Role, WriteOp};
+use siftfs_base::{BLOCK_SIZE, Error, Rng, SharedBlock};
+use siftfs_device::{Device, FaultDevice, ReadOp, RegionKind, Role, WriteOp};
 use siftfs_device_target::{Target, TargetPlace};
 use siftfs_placement::{
     Dial, LocalVolume, MkfsOptions, OpenOptions, ServicePlace, TransportOptions, mkfs_on,
 };
 use siftfs_proto::*;
+use siftfs_transport::{Received, connect};
+use siftfs_wire::{
+    Access, BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -338,4 +342,120 @@ fn a_host_that_dies_is_followed_by_another() {
     let v = host(&machine).unwrap();
     assert_eq!(read(&v, "kept"), [7; 5000]);
     v.close().unwrap();
+}
+
+/// The bytes of the volume that are not the host's: all but its lanes and its record.
+fn not_the_hosts(disk: &FaultDevice) -> Vec<u8> {
+    let mut bytes = vec![0; disk.size() as usize];
+    disk.contents().read(0, &mut bytes);
+    let header = siftfs_volume::read_headers(disk).unwrap().header;
+    for desc in siftfs_volume::region_descs(&header) {
+        let host = desc.kind == RegionKind::Staging
+            || desc.kind == RegionKind::Header && desc.index == siftfs_volume::HEADER_HOST;
+        if host {
+            bytes[desc.offset as usize..][..desc.len as usize].fill(0);
+        }
+    }
+    bytes
+}
+
+/// Calls with any numbers: each is answered, and a host with its role alone changes nothing that is
+/// not its own, whatever it asks for.
+#[test]
+fn forged_calls_change_nothing_that_is_not_the_hosts() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(24 << 20), Way::Unix, dir.path());
+    let before = not_the_hosts(&machine.disk);
+    let mut forger =
+        connect::<BlockProtocol>(&machine.place().address, &TransportOptions::default()).unwrap();
+    let open =
+        |access| StorageCall::Open { version: PROTOCOL_VERSION, volume: NAME.into(), access };
+    let mut id = 0;
+    let mut ask = |call: StorageCall| {
+        id += 1;
+        forger.sender.send(ToService::Storage { id, call }).unwrap();
+        match forger.receiver.recv(Some(Duration::from_secs(20))) {
+            Ok(Received::Message(FromService::Storage { id: answered, answer })) => {
+                assert_eq!(answered, id);
+                answer
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(ask(open(Access::Shared)), StorageAnswer::Opened { .. }));
+    let claim = |role| StorageCall::Claim { device: 0, role, patience: u32::MAX };
+    assert_eq!(ask(claim(Role::Host)), StorageAnswer::Done);
+    let (mut rng, mut done, mut refused) = (Rng::new(3), 0, 0);
+    for _ in 0..3000 {
+        let place = match rng.below(4) {
+            0 => rng.below(u64::MAX),
+            1 => u64::MAX - rng.below(9000),
+            _ => rng.below(24 << 20),
+        };
+        let len = [0, 1, 4096, 5000, 1 << 18, (1 << 18) + 1, u32::MAX][rng.below(7) as usize];
+        let device = [0, 0, 0, 1, 255][rng.below(5) as usize];
+        let blocks = match rng.below(4) {
+            0 => rng.below(70) as usize,
+            _ => (len as usize).div_ceil(BLOCK_SIZE).min(80),
+        };
+        let block = SharedBlock::from([rng.below(256) as u8; BLOCK_SIZE]);
+        let call = match rng.below(6) {
+            0 => StorageCall::Read { device, offset: place, len },
+            1 => StorageCall::Discard { device, offset: place, len: rng.below(u64::MAX) },
+            2 => StorageCall::Unclaim { device: device.max(1), role: Role::Service },
+            3 => open(Access::Alone),
+            _ => {
+                let (durable, blocks) = (rng.chance(50), vec![block; blocks]);
+                StorageCall::Write { device, offset: place, len, durable, blocks }
+            }
+        };
+        match ask(call) {
+            StorageAnswer::Failed { .. } => refused += 1,
+            _ => done += 1,
+        }
+    }
+    assert!(done > 100 && refused > 1000, "{done} done, {refused} refused");
+    assert!(not_the_hosts(&machine.disk) == before, "something else was written");
+    // The target serves on: it was this connection's role alone that had been in the way.
+    forger.sender.cut();
+    let begun = Instant::now();
+    while let Err(error) = machine.open() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{error}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What is no call on the storage, or comes before it is open, ends the connection, and nothing
+/// else.
+#[test]
+fn other_messages_end_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(FaultDevice::new(SIZE, 1), Way::Unix, dir.path());
+    let open = StorageCall::Open {
+        version: PROTOCOL_VERSION,
+        volume: NAME.into(),
+        access: Access::ReadOnly,
+    };
+    let old = StorageCall::Open { version: 1, volume: NAME.into(), access: Access::ReadOnly };
+    let call = |call| ToService::Storage { id: 1, call };
+    for words in [
+        vec![call(StorageCall::Flush { device: 0 })],
+        vec![call(old)],
+        vec![call(open.clone()), ToService::Goodbye],
+        vec![call(open), ToService::Statistics],
+    ] {
+        let place = machine.place();
+        let mut end = connect::<BlockProtocol>(&place.address, &place.options).unwrap();
+        for word in words {
+            end.sender.send(word).unwrap();
+        }
+        loop {
+            match end.receiver.recv(Some(Duration::from_secs(20))) {
+                Ok(Received::Message(FromService::Storage { .. })) => {}
+                Ok(Received::Closed) | Err(_) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    area(&machine.open().unwrap()).write(0, &[1], true).unwrap();
 }
