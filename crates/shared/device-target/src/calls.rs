@@ -1,11 +1,21 @@
 //! Calls over one connection, each with a number, answered in any order. A thread that waits for
 //! its answer receives for the others, too: no answer changes threads where one caller waits alone.
+//!
+//! While every thread sends, none receives, and the target may be waiting with an answer before it
+//! takes what is sent. So no more calls are under way than the connection keeps answers of by
+//! itself ([`QUEUE`]): then its watch takes them, and all goes on.
 
 use siftfs_base::{Error, Result};
 use siftfs_transport::{CallerEnd, Received, Receiver, Sender};
 use siftfs_wire::{BlockProtocol, FromService, StorageAnswer, StorageCall, ToService};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Answers that the connection keeps when nobody receives.
+pub(crate) const QUEUE: usize = 64;
+/// Calls under way at most. With the longest answers they are fewer bytes than a connection keeps
+/// (16 MiB).
+const MOST: usize = 56;
 
 /// One connection, until it breaks.
 pub(crate) struct Calls {
@@ -52,15 +62,7 @@ impl Calls {
     /// # Errors
     /// As [`Calls::call`]: any of them may have been carried out.
     pub fn all(&self, calls: Vec<StorageCall>) -> Result<Vec<StorageAnswer>> {
-        let ids: Vec<u64> = {
-            let mut state = self.state();
-            state.check()?;
-            let first = state.next;
-            state.next += calls.len() as u64;
-            let ids = first..state.next;
-            state.asked.extend(ids.clone().map(|id| (id, None)));
-            ids.collect()
-        };
+        let ids = self.ask(calls.len())?;
         let sent = ids
             .iter()
             .zip(calls)
@@ -71,6 +73,22 @@ impl Calls {
         }
     }
 
+    /// Numbers for so many calls, [`MOST`] at most, once there is room for them.
+    fn ask(&self, calls: usize) -> Result<Vec<u64>> {
+        assert!(calls <= MOST, "a caller asks for a window at a time");
+        let mut state = self.state();
+        loop {
+            state.check()?;
+            if state.asked.len() + calls <= MOST {
+                let ids = state.next..state.next + calls as u64;
+                state.next = ids.end;
+                state.asked.extend(ids.clone().map(|id| (id, None)));
+                return Ok(ids.collect());
+            }
+            state = self.turn(state);
+        }
+    }
+
     /// Receives, or waits for the thread that does, until all of these are answered.
     fn wait(&self, ids: &[u64]) -> Result<Vec<StorageAnswer>> {
         let mut state = self.state();
@@ -78,24 +96,33 @@ impl Calls {
             let all_here = ids.iter().all(|id| matches!(state.asked.get(id), Some(Some(_))));
             if all_here {
                 let take = |id| state.asked.remove(id).flatten();
-                return ids.iter().map(take).collect::<Option<_>>().ok_or_else(|| self.odd("gone"));
+                let answers = ids.iter().map(take).collect::<Option<_>>();
+                drop(state);
+                // There is room for the next calls.
+                self.changed.notify_all();
+                return answers.ok_or_else(|| self.odd("gone"));
             }
             state.check()?;
-            if state.receiving {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            state.receiving = true;
-            drop(state);
-            let came = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).recv(None);
-            state = self.state();
-            state.receiving = false;
-            if let Err(error) = self.took(came, &mut state) {
-                state.broken.get_or_insert(error);
-                self.sender.cut();
-            }
-            self.changed.notify_all();
+            state = self.turn(state);
         }
+    }
+
+    /// Receives one answer, or waits until the thread that receives has one.
+    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.receiving {
+            return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.receiving = true;
+        drop(state);
+        let came = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).recv(None);
+        state = self.state();
+        state.receiving = false;
+        if let Err(error) = self.took(came, &mut state) {
+            state.broken.get_or_insert(error);
+            self.sender.cut();
+        }
+        self.changed.notify_all();
+        state
     }
 
     /// Puts an answer where its caller finds it.

@@ -195,6 +195,10 @@ impl Device for TargetDevice {
     }
 
     fn unclaim(&self, role: Role) -> Result<()> {
+        // What is written again when the target was lost is written with the roles of then.
+        if self.unflushed().is_some_and(|unflushed| unflushed.bytes() > 0) {
+            self.flush()?;
+        }
         self.target.unclaim(self.at, role)
     }
 

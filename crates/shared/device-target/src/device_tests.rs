@@ -38,7 +38,10 @@ impl Stage {
 
     /// An open storage of one device, and the target's end of its connection.
     fn open(&self) -> (Arc<Target>, Arc<dyn Device>, Played) {
-        let place = self.place();
+        self.open_at(self.place())
+    }
+
+    fn open_at(&self, place: TargetPlace) -> (Arc<Target>, Arc<dyn Device>, Played) {
         let opening = thread::spawn(move || Target::open(place, true));
         let mut played = self.accept();
         played.opens();
@@ -299,4 +302,44 @@ fn other_storage_is_given_up() {
     let error = flushing.join().unwrap().unwrap_err().to_string();
     assert!(error.contains("others than before"), "{error}");
     assert!(device.read(0, &mut [0]).is_err());
+}
+
+/// All threads send, and the target takes nothing before its answers are taken: it goes on, because
+/// the connection keeps the answers that nobody receives.
+#[test]
+fn threads_that_all_send_do_not_wait_for_ever() {
+    let stage = Stage::new();
+    // Without shared memory: data goes where the words do.
+    let options = TransportOptions { shared_memory: 0, ..TransportOptions::default() };
+    let (target, device, played) = stage.open_at(TargetPlace { options, ..stage.place() });
+    let Played(ServerEnd::<BlockProtocol> { sender, mut receiver, .. }) = played;
+    // A target of one thread: it answers before it takes the next call.
+    let playing = thread::spawn(move || {
+        while let Ok(Received::Message(ToService::Storage { id, call })) = receiver.recv(None) {
+            let answer = match call {
+                StorageCall::Read { len, .. } => {
+                    let blocks = vec![SharedBlock::zeroed(); (len as usize).div_ceil(BLOCK_SIZE)];
+                    StorageAnswer::Data { blocks }
+                }
+                StorageCall::Describe { .. } => {
+                    StorageAnswer::Described { info: DeviceInfo::default() }
+                }
+                _ => StorageAnswer::Done,
+            };
+            if sender.send(FromService::Storage { id, answer }).is_err() {
+                return;
+            }
+        }
+    });
+    // Sixteen long answers, and as much to send before one of them is received.
+    let read = StorageCall::Read { device: 0, offset: 0, len: PIECE as u32 };
+    let blocks = vec![SharedBlock::zeroed(); STORAGE_MAX_BLOCKS];
+    let (len, durable) = (PIECE as u32, false);
+    let write = StorageCall::Write { device: 0, offset: 0, len, durable, blocks };
+    let answers = target.calls(&[vec![read; WINDOW], vec![write; WINDOW]].concat()).unwrap();
+    assert_eq!(answers.len(), 2 * WINDOW);
+    drop(device);
+    target.close();
+    drop(target);
+    playing.join().unwrap();
 }

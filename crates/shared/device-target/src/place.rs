@@ -1,5 +1,6 @@
 //! Which volume of which target.
 
+use crate::calls::QUEUE;
 use siftfs_base::Result;
 use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
 use siftfs_wire::BlockProtocol;
@@ -39,7 +40,8 @@ impl TargetPlace {
 
     /// A new connection, on which nothing was said.
     pub(crate) fn connect(&self) -> Result<CallerEnd<BlockProtocol>> {
-        reach::<BlockProtocol>(&self.address, &self.options, self.secured.as_ref())
+        let options = TransportOptions { queue: QUEUE, ..self.options.clone() };
+        reach::<BlockProtocol>(&self.address, &options, self.secured.as_ref())
     }
 }
 
