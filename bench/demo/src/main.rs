@@ -9,6 +9,7 @@ mod publisher;
 mod report;
 mod served;
 mod shell;
+mod target;
 mod twice;
 mod two;
 mod work;
@@ -55,6 +56,8 @@ fn run() -> Result<()> {
     step("two mounts take turns", || twice::demonstrate(&place))?;
     println!("\nA process serves a volume, and two others mount it:");
     step("a server and two mounts, each killed", || served::demonstrate(&place))?;
+    println!("\nA process has the storage, and the host reaches it through that one:");
+    step("a target and its host, each killed", || target::demonstrate(&place))?;
     println!("\nAn unmodified program has a log of its own:");
     accelerated::demonstrate(&place, &ext4, &mut table)?;
     println!("\nA device process does the background work:");

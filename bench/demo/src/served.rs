@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Lines that are made durable before each death.
-const LINES: usize = 200;
+pub const LINES: usize = 200;
 
 /// A server, and two mounts of its volume: what is done at one is seen at the other. The daemon of
 /// one is killed, and the other goes on; then the server is killed: the other mount waits until it
@@ -68,7 +68,7 @@ fn line(number: usize) -> String {
 }
 
 /// Appends lines, each of which is durable before the next.
-fn append(path: &PathBuf) -> Result<()> {
+pub fn append(path: &PathBuf) -> Result<()> {
     let said = || failed(path.display());
     let mut file = File::create(path).map_err(said())?;
     for number in 0..LINES {
@@ -78,7 +78,8 @@ fn append(path: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-fn holds(path: &Path) -> Result<()> {
+/// Are all of them there?
+pub fn holds(path: &Path) -> Result<()> {
     let text = fs::read_to_string(path).map_err(failed(path.display()))?;
     let whole: String = (0..LINES).map(line).collect();
     match text == whole {

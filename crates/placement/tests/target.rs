@@ -302,6 +302,27 @@ fn read(v: &LocalVolume, name: &str) -> Vec<u8> {
     data
 }
 
+/// A small fsync is one call: data and the demand that it be durable.
+#[test]
+fn an_fsync_is_one_round_trip() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(24 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine).unwrap();
+    write(&v, "f", &[1; 4096]);
+    let Reply::Entry(attr) = call(&v, Request::Lookup { parent: ROOT_INO, name: "f".into() })
+    else {
+        panic!("no entry")
+    };
+    for round in 0..20 {
+        call(&v, Request::write(attr.ino, 0, vec![round; 4096]));
+        let before = machine.disk.ops();
+        call(&v, Request::Fsync { file: attr.ino.into(), datasync: false });
+        assert_eq!(machine.disk.ops() - before, 1, "round {round}");
+    }
+    call(&v, Request::Forget { ino: attr.ino, count: 1 });
+    v.close().unwrap();
+}
+
 /// Files that were fsynced outlive the power of the target, again and again, and the mount its
 /// target. What is closed is plain ext4.
 #[test]

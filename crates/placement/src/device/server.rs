@@ -16,8 +16,8 @@ use siftfs_wire::{
     Access, BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
     Urgency,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a server that waits checks whether it shall stop.
@@ -72,6 +72,8 @@ pub struct Server {
     stopping: AtomicBool,
     /// Connections that have not been greeted.
     waiting: AtomicU64,
+    /// Hosts whose storage is here, in words for people.
+    hosts: Mutex<Vec<String>>,
 }
 
 /// A Service in the hands of a session; gives the role back when it goes.
@@ -114,8 +116,8 @@ enum Ended {
 impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
-        let (tally, repeats, stopping, waiting) = Default::default();
-        Self { media, options, tally, repeats, stopping, waiting }
+        let (tally, repeats, stopping, waiting, hosts) = Default::default();
+        Self { media, options, tally, repeats, stopping, waiting, hosts }
     }
 
     /// Sessions end at the next boundary of a step; their hosts are told.
@@ -230,7 +232,15 @@ impl Server {
             let what = format!("no volume '{volume}' is here: it is called {names}");
             return Err(Error::Refused(what));
         }
-        StorageSession::open(open, access)
+        StorageSession::open(open, access).map_err(|error| {
+            let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
+            match error {
+                Error::Refused(why) if !hosts.is_empty() => Error::Refused(format!(
+                    "in use by another host, {hosts}: unmount it there ({why})"
+                )),
+                other => other,
+            }
+        })
     }
 
     /// Serves a host whose storage is here, from its first call to its end.
@@ -252,7 +262,11 @@ impl Server {
         if let (Some(session), Ok(())) = (session, sent) {
             tracing::info!(peer, "a host has its storage here");
             let refused = |error: &Error| self.refused(&format!("{peer}: {error}"));
+            self.hosts.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
             let ended = session.serve(&mut end, &|| self.stopped(), &refused);
+            let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            hosts.iter().position(|host| *host == peer).map(|at| hosts.remove(at));
+            drop(hosts);
             drop(session);
             match ended {
                 SessionEnd::Closed => tracing::info!(peer, "a host has closed its storage"),

@@ -160,7 +160,7 @@ fn a_host_that_is_stopped_is_fenced() {
     let second = setup.tmp.path().join("second");
     fs::create_dir(&second).unwrap();
     let dir = second.display().to_string();
-    siftfs(&["mount", &place, &dir]).fails(1, &["in use by"]);
+    siftfs(&["mount", &place, &dir]).fails(1, &["in use by another host, the Runtime in process"]);
     let begun = Instant::now();
     await_that("another host gets the volume", || {
         let out = succeeds(&["mount", &place, &dir]);
