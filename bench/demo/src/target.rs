@@ -1,5 +1,5 @@
-//! A volume whose storage one process has, and whose host reaches it through that one alone: each is
-//! killed in the middle.
+//! A volume whose storage one process has, and whose host reaches it through that one alone: each
+//! is killed in the middle.
 
 use crate::served::{LINES, append, holds};
 use siftfs_rig::place::{Failed, Place, Result, arg};

@@ -73,7 +73,7 @@ impl Calls {
         }
     }
 
-    /// Numbers for so many calls, [`MOST`] at most, once there is room for them.
+    /// Numbers for this count of calls, [`MOST`] at most, once there is room for them.
     fn ask(&self, calls: usize) -> Result<Vec<u64>> {
         assert!(calls <= MOST, "a caller asks for a window at a time");
         let mut state = self.state();
