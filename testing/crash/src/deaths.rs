@@ -5,8 +5,10 @@ use crate::config::Config;
 use crate::cuts::{CutReport, cut_recording};
 use crate::record::{Source, record_on};
 use crate::sides::{Town, recorded_device, seeded_deaths};
-use crate::volume::VolumeKind;
+use crate::volume::{Driver, VolumeKind};
+use siftfs_base::Result;
 use siftfs_model::Profile;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Half of what happens is the background's.
@@ -27,13 +29,27 @@ fn overwriting() -> Profile {
 /// is cut at every access to the storage. Panics with the first failure, and if nothing died or was
 /// cut.
 pub fn deaths_and_cuts(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
+    let fallback = fallback.or(Some(Duration::from_millis(200)));
+    campaign_of((kind, absence), seeds, |town| town.open(fallback));
+}
+
+/// The same with the device process as the target, through which alone the host has its storage: it
+/// waits for the next one.
+pub fn targets_and_cuts(kind: VolumeKind, seeds: u64) {
+    campaign_of((kind, 0), seeds, |town| town.open_through(None));
+}
+
+fn campaign_of(
+    (kind, absence): (VolumeKind, u64),
+    seeds: u64,
+    open: impl Fn(&Arc<Town>) -> Result<Driver> + Sync,
+) {
     let (profile, ops) = if kind.record_area { (overwriting(), 80) } else { (busy(), 40) };
     let config = Config::from_env(seeds, ops);
     let result = campaign(&config, |seed| {
         let device = recorded_device(kind);
         let town = Town::new(&device, absence, seeded_deaths(seed));
-        let driver = town.open(fallback.or(Some(Duration::from_millis(200))));
-        let driver = driver.map_err(|e| format!("open: {e}"))?;
+        let driver = open(&town).map_err(|e| format!("open: {e}"))?;
         let source = Source::Seed(seed, config.ops, profile.clone());
         let recording = record_on(&device, driver, &source, || town.join())?;
         Ok((cut_recording(&recording, seed, &config)?, town.deaths()))

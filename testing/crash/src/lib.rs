@@ -22,7 +22,7 @@ pub use bench::{Back, Bench, Io, NOTHING_DONE, counters, status};
 pub use campaign::{Failure, campaign, shortest};
 pub use config::Config;
 pub use cuts::{CutReport, cut_everywhere, cut_recording};
-pub use deaths::{busy, deaths_and_cuts};
+pub use deaths::{busy, deaths_and_cuts, targets_and_cuts};
 pub use ext4::{e2fsck, e2fsck_image};
 pub use judge::{ImageKind, Judge, recover_image, walk_image};
 pub use layout::Layout;

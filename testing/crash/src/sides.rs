@@ -3,14 +3,15 @@
 
 use crate::volume::{Driver, Split, VolumeKind, base_image_of, deterministic, fault_device};
 use siftfs_base::{Clock, Error, ManualClock, Result};
-use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, SharedDevice};
+use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, Role, SharedDevice};
+use siftfs_device_target::{Target, TargetPlace};
 use siftfs_model::Rng;
 use siftfs_placement::{
-    Connector, DeviceEnd, HostEnd, LocalVolume, Media, OpenOptions, Server, ServerOptions,
-    ServicePlace, Threads,
+    Address, Connector, DeviceEnd, HostEnd, Listener, LocalVolume, Media, OpenOptions, OpenStorage,
+    Server, ServerOptions, ServicePlace, Threads,
 };
 use siftfs_transport::{Received, Receiver, Sender, TransportOptions, in_process};
-use siftfs_wire::{BlockProtocol, ToService};
+use siftfs_wire::{Access, BlockProtocol, ToService};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -47,6 +48,15 @@ impl Process {
 
     fn is_alive(&self) -> bool {
         !self.dead.load(Ordering::SeqCst) && !lock(&self.seats).iter().any(|seat| seat.is_dead())
+    }
+
+    /// It dies so from now on.
+    fn dies(&self, death: Option<Death>) {
+        match death {
+            Some(Death::Message(n)) => self.left.store(n, Ordering::SeqCst),
+            Some(Death::Access(n)) => lock(&self.seats).iter().for_each(|seat| seat.kill_after(n)),
+            None => {}
+        }
     }
 
     /// One message is about to pass; an error if the process is dead.
@@ -88,6 +98,9 @@ impl<M> Sender<M> for Tap<Arc<dyn Sender<M>>> {
 
 impl Receiver<ToService> for Tap<Box<dyn Receiver<ToService>>> {
     fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<ToService>> {
+        if self.process.dead.load(Ordering::SeqCst) {
+            return Err(Error::Link("the process is dead".into()));
+        }
         let received = self.inner.recv(timeout)?;
         // A hint may be dropped by chance, and says nothing that lasts: deaths are counted without.
         let hint = matches!(received, Received::Message(ToService::ExpectUrgent { .. }));
@@ -114,7 +127,21 @@ pub struct Town {
     /// How many are refused after a death.
     absence: u64,
     died: AtomicU64,
+    /// Processes die as they are told.
+    deadly: AtomicBool,
+    /// Where hosts reach the storage through the device process.
+    door: Mutex<Option<Door>>,
 }
+
+/// A socket at which the device process that is there is reached.
+struct Door {
+    ending: Arc<AtomicBool>,
+    listening: JoinHandle<()>,
+    _dir: tempfile::TempDir,
+}
+
+/// What the volume is called there.
+const NAME: &str = "volume";
 
 impl Town {
     /// Device processes on the storage that `device` is, or stands for; each asks `deaths` how it
@@ -140,6 +167,8 @@ impl Town {
             away: AtomicU64::new(0),
             absence,
             died: AtomicU64::new(0),
+            deadly: AtomicBool::new(true),
+            door: Mutex::default(),
         })
     }
 
@@ -166,6 +195,44 @@ impl Town {
         Ok(Driver { volume, clock: self.clock.clone() })
     }
 
+    /// As [`Town::open`], of a host that reaches the storage through the device process alone.
+    /// None dies before the volume is open: until then the host has nothing by which it could know
+    /// the volume again.
+    ///
+    /// # Errors
+    /// Why it was not opened.
+    pub fn open_through(self: &Arc<Self>, fallback: Option<Duration>) -> Result<Driver> {
+        self.deadly.store(false, Ordering::SeqCst);
+        let dir = tempfile::tempdir().map_err(|e| Error::Refused(e.to_string()))?;
+        let address = Address::Unix(dir.path().join("target"));
+        let listener = Listener::bind(&address, &TransportOptions::default())?;
+        let (ending, town) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(self));
+        let ended = ending.clone();
+        let listening = std::thread::spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                if let Ok(Some(end)) = listener.accept(Some(Duration::from_millis(5)))
+                    && let Some(town) = town.upgrade()
+                    && let Ok(process) = town.present()
+                {
+                    town.serve(process, end);
+                }
+            }
+        });
+        *lock(&self.door) = Some(Door { ending, listening, _dir: dir });
+        let connector: Arc<dyn Connector> = Arc::new(Road(self.clone()));
+        let service = Some(ServicePlace { connector, fallback });
+        let opts = OpenOptions { service, ..deterministic() };
+        let (volume, options) = (NAME.into(), TransportOptions::default());
+        let place = TargetPlace { address, volume, options, secured: None };
+        let (target, clock) = (Target::open(place, true)?, self.clock.clone());
+        let volume = LocalVolume::open_at(target, clock, &opts, Threads::None)?;
+        self.deadly.store(true, Ordering::SeqCst);
+        if let Some(process) = &*lock(&self.process) {
+            process.dies(lock(&self.deaths)());
+        }
+        Ok(Driver { volume, clock: self.clock.clone() })
+    }
+
     /// Device processes that have died.
     pub fn deaths(&self) -> u64 {
         let present = lock(&self.process).as_ref().is_some_and(|p| !p.is_alive());
@@ -181,6 +248,10 @@ impl Town {
 
     /// Returns when every session has ended, what a dead host left included.
     pub fn join(&self) {
+        if let Some(Door { ending, listening, _dir }) = lock(&self.door).take() {
+            ending.store(true, Ordering::SeqCst);
+            assert!(listening.join().is_ok(), "a failed assertion beside a socket");
+        }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             assert!(thread.join().is_ok(), "a session ended with a failed assertion");
@@ -202,11 +273,12 @@ impl Town {
         if self.away.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
             return Err(Error::Link("nobody listens".into()));
         }
-        let death = lock(&self.deaths)();
+        let deadly = self.deadly.load(Ordering::SeqCst);
+        let death = if deadly { lock(&self.deaths)() } else { None };
         let town = self.clone();
         let process = Arc::new_cyclic(|this: &std::sync::Weak<Process>| {
             let this = this.clone();
-            let open = move || {
+            let open: Arc<dyn Fn() -> Result<Media> + Send + Sync> = Arc::new(move || {
                 let (seats, media) = town.seats();
                 let process = this.upgrade().ok_or_else(|| Error::Link("dead".into()))?;
                 if let Some(Death::Access(n)) = death {
@@ -217,17 +289,27 @@ impl Town {
                     true => Err(Error::Link("the process is dead".into())),
                     false => Ok(media),
                 }
-            };
+            });
+            let open_storage = open.clone();
+            let storage: OpenStorage = Arc::new(move |access| {
+                let media = open_storage()?;
+                let alone = access == Access::Alone;
+                Role::ALL
+                    .into_iter()
+                    .filter(|_| alone)
+                    .try_for_each(|role| media.claim(role, Duration::from_secs(20)))?;
+                Ok(media)
+            });
             let clock: Arc<dyn Clock> = self.clock.clone();
             let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
-            let names = Vec::new();
-            let options = ServerOptions { patience, replay, clock, names, storage: None };
+            let (names, storage) = (vec![NAME.into()], Some(storage));
+            let options = ServerOptions { patience, replay, clock, names, storage };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,
             };
             Process {
-                server: Server::new(Box::new(open), options),
+                server: Server::new(Box::new(move || open()), options),
                 seats: Mutex::default(),
                 dead: AtomicBool::new(false),
                 left: AtomicU64::new(left),
@@ -238,6 +320,19 @@ impl Town {
     }
 }
 
+impl Town {
+    /// A session of the process on this connection, in a thread of its own.
+    fn serve(&self, process: Arc<Process>, end: DeviceEnd) {
+        let tapped = DeviceEnd {
+            sender: Arc::new(Tap { process: process.clone(), inner: end.sender }),
+            receiver: Box::new(Tap { process: process.clone(), inner: end.receiver }),
+            ..end
+        };
+        let thread = std::thread::spawn(move || process.server.session(tapped));
+        lock(&self.threads).push(thread);
+    }
+}
+
 /// Connects the host to the device process that is there.
 pub struct Road(pub Arc<Town>);
 
@@ -245,16 +340,7 @@ impl Connector for Road {
     fn connect(&self) -> Result<HostEnd> {
         let process = self.0.present()?;
         let (host, device) = in_process::<BlockProtocol>(TransportOptions::default());
-        let end = DeviceEnd {
-            sender: Arc::new(Tap { process: process.clone(), inner: device.sender }),
-            receiver: Box::new(Tap { process: process.clone(), inner: device.receiver }),
-            peer: device.peer,
-            process: None,
-            shares_memory: false,
-            key: None,
-        };
-        let thread = std::thread::spawn(move || process.server.session(end));
-        lock(&self.0.threads).push(thread);
+        self.0.serve(process, device);
         Ok(host)
     }
     fn address(&self) -> String {

@@ -3,8 +3,8 @@
 //! lost.
 
 use siftfs_crash::{
-    Death, Source, Town, VolumeKind, busy, deaths_and_cuts, e2fsck_image, record_on,
-    recorded_device, seeded_deaths, walk_image,
+    Death, Driver, Source, Town, VolumeKind, busy, deaths_and_cuts, e2fsck_image, record_on,
+    recorded_device, seeded_deaths, targets_and_cuts, walk_image,
 };
 use siftfs_model::Lockstep;
 use std::sync::Arc;
@@ -33,17 +33,34 @@ fn the_host_takes_over_and_gives_back() {
     deaths_and_cuts(VolumeKind::SMALL, 2, Some(Duration::ZERO), 8);
 }
 
-/// Every message boundary of one history, and every seventh access to the storage.
+/// The host has its storage through the device process, which dies in the middle of reads, writes
+/// and flushes.
 #[test]
-fn a_death_at_every_boundary_loses_nothing() {
+fn a_target_dies_and_another_takes_over() {
+    targets_and_cuts(VolumeKind::SMALL, 8);
+}
+
+#[test]
+fn a_target_with_a_log_elsewhere_and_a_record_area() {
+    targets_and_cuts(VolumeKind::APART_TWO_LANES, 4);
+    targets_and_cuts(VolumeKind::SMALL.with_area(), 4);
+}
+
+/// Runs one history with a death at each message boundary, and at every `step`th access to the
+/// storage; how many there were of either.
+fn deaths_at_every_boundary(
+    step: u64,
+    open: impl Fn(&Arc<Town>) -> siftfs_base::Result<Driver>,
+) -> [u64; 2] {
     let source = Source::Seed(3, 160, busy());
     let mut boundaries = [0u64; 2];
     for (which, count) in boundaries.iter_mut().enumerate() {
         for n in 0.. {
-            let mut death = Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 7) });
+            let death = if which == 0 { Death::Message(n * step) } else { Death::Access(n * 7) };
+            let mut death = Some(death);
             let device = recorded_device(VolumeKind::SMALL);
             let town = Town::new(&device, 0, move || death.take());
-            let driver = town.open(Some(Duration::from_millis(200))).unwrap();
+            let driver = open(&town).unwrap();
             let recording = record_on(&device, driver, &source, || town.join()).unwrap();
             drop(recording);
             // The host is dead, and so may be the device process: recovery, and e2fsck.
@@ -57,7 +74,22 @@ fn a_death_at_every_boundary_loses_nothing() {
         }
     }
     println!("{boundaries:?} boundaries");
+    boundaries
+}
+
+/// Every message boundary of one history, and every seventh access to the storage.
+#[test]
+fn a_death_at_every_boundary_loses_nothing() {
+    let boundaries =
+        deaths_at_every_boundary(1, |town| town.open(Some(Duration::from_millis(200))));
     assert!(boundaries.iter().all(|n| *n > 15), "{boundaries:?}");
+}
+
+/// The same of a target, which has many more messages: every fourth.
+#[test]
+fn a_death_of_the_target_at_every_fourth_boundary_loses_nothing() {
+    let boundaries = deaths_at_every_boundary(4, |town| town.open_through(None));
+    assert!(boundaries.iter().all(|n| *n > 10), "{boundaries:?}");
 }
 
 /// A volume that is unmounted while the device process comes and goes is plain ext4, and has

@@ -8,7 +8,7 @@ use crate::mount::read_only;
 use crate::mount::remount::{Remounter, Unmarked};
 use crate::mount::served::book_of;
 use crate::options::{OpenOptions, Progress, Threads};
-use crate::volume::media::{Places, outlive, tell_storage};
+use crate::volume::media::{Places, media_of, outlive, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
 use siftfs_device_target::Target;
@@ -120,10 +120,26 @@ impl LocalVolume {
         }
         volume.media.devices().for_each(tell_storage);
         let local = Self::open_with(volume, writable, clock, opts, Threads::Real, progress)?;
+        Self { places, ..local }.outliving(target, opts)
+    }
+
+    /// As [`LocalVolume::open_on`], of a volume whose storage `target` has: it is waited for when
+    /// it is lost.
+    pub fn open_at(
+        target: Arc<Target>,
+        clock: Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
+    ) -> Result<Self> {
+        let local = Self::open_on(media_of(target.devices()), clock, opts, threads)?;
+        local.outliving(Some(target), opts)
+    }
+
+    fn outliving(self, target: Option<Arc<Target>>, opts: &OpenOptions) -> Result<Self> {
         if let (Some(target), false) = (&target, opts.read_only) {
-            outlive(target, &local.media, local.pair.key)?;
+            outlive(target, &self.media, self.pair.key)?;
         }
-        Ok(Self { places, target, ..local })
+        Ok(Self { target, ..self })
     }
 
     /// As [`LocalVolume::open`], on any devices, with any clock.

@@ -99,7 +99,7 @@ fn open_target(place: &TargetPlace, opts: &OpenOptions, rw: bool) -> Result<Open
     Ok(OpenedMedia { media, places: Places::default(), target: Some(target) })
 }
 
-fn media_of(opened: Opened) -> Media {
+pub(crate) fn media_of(opened: Opened) -> Media {
     let Opened { area, log, record_area } = opened;
     Media { area, log, bytes: record_area }
 }
