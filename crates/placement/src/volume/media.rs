@@ -8,8 +8,8 @@ use siftfs_device::{
     ByteDevice, BytePlace, Device, FileDevice, FileOptions, open_exclusive, open_for_service,
 };
 use siftfs_device_target::{Opened, Target, TargetPlace};
-use siftfs_log::EpochKey;
-use siftfs_volume::Media;
+use siftfs_log::{EpochKey, HostState};
+use siftfs_volume::{AreaSuper, HeaderView, Media};
 use siftfs_wire::Access as StorageAccess;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -108,15 +108,28 @@ pub(crate) fn media_of(opened: Opened) -> Media {
 /// the epoch `key` (rule R9). What was written before is made durable first.
 pub(crate) fn outlive(target: &Target, media: &Media, key: EpochKey) -> Result<()> {
     media.flush()?;
-    target.keep(Box::new(move |opened| {
-        let found = media_of(opened.clone()).read_to_write()?.host.key;
-        if found == key {
-            return Ok(());
-        }
-        let (found, own) = (found.epoch.0, key.epoch.0);
-        Err(Error::Refused(format!("another host has had the volume: epoch {found}, not {own}")))
-    }));
+    target
+        .keep(Box::new(move |opened| still_ours(&media_of(opened.clone()).read_to_write()?, key)));
     Ok(())
+}
+
+/// Is the volume the host's whose epoch is `key`?
+fn still_ours(view: &HeaderView, key: EpochKey) -> Result<()> {
+    let (found, own) = (view.host.key, key.epoch.0);
+    if found != key {
+        let found = found.epoch.0;
+        let what = format!("another host has had the volume: epoch {found}, not {own}");
+        return Err(Error::Refused(what));
+    }
+    // While it is being closed, its area becomes plain ext4, which others may use. They do not use
+    // one whose superblock was written in part.
+    let unused =
+        |area: AreaSuper| area.marker || !area.checksum_ok || area.crc == view.host.area_crc;
+    if view.host.state == HostState::Mounted || view.area.is_some_and(unused) {
+        return Ok(());
+    }
+    let what = "its file system was used by another program after it had been closed";
+    Err(Error::Refused(what.into()))
 }
 
 /// Opens a volume's devices for a host that has no other way to them than this process.
@@ -194,3 +207,7 @@ pub(crate) fn tell_storage(device: &dyn Device) {
         );
     }
 }
+
+#[cfg(test)]
+#[path = "media_tests.rs"]
+mod tests;
