@@ -398,7 +398,10 @@ impl LocalVolume {
     }
 
     /// Stops without writing anything more, as a crash would (tests).
-    pub fn abandon(self) {
+    pub fn abandon(mut self) {
+        if let Some(target) = self.target.take() {
+            target.close();
+        }
         self.pair.runtime.fail(&Error::Latched("abandoned".into()));
         self.leave();
     }

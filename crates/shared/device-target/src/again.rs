@@ -32,11 +32,14 @@ pub(crate) struct Lost {
 /// A connection that takes the place of the lost one. Waits until there is one.
 ///
 /// # Errors
-/// Another host has had the volume since, or it is another storage.
+/// Another host has had the volume since, it is another storage, or it was closed meanwhile.
 pub(crate) fn restore(target: &Target, keeper: &Keeper, lost: &Lost) -> Result<Arc<Calls>> {
     tracing::warn!(target = %target.place, why = lost.why, "the storage is lost: waiting for it");
     let (begun, mut said, mut pause) = (Instant::now(), Instant::now(), PAUSES[0]);
     loop {
+        if let Some(closed) = target.over() {
+            return Err(closed);
+        }
         match reach(target, keeper) {
             Ok(calls) => {
                 let after = begun.elapsed().as_millis();

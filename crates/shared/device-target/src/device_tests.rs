@@ -288,6 +288,25 @@ fn a_lost_connection_is_made_again() {
     flushing.join().unwrap().unwrap();
 }
 
+/// A host that closes its storage while that is lost waits for nothing.
+#[test]
+fn what_is_closed_is_not_waited_for() {
+    let stage = Stage::new();
+    let (target, device, played) = stage.open();
+    target.keep(Box::new(|_| Ok(())));
+    drop(played);
+    let flushing = beside(&device, |device| device.flush());
+    // It has found out, and waits for an answer.
+    let mut played = stage.accept();
+    let (id, _) = played.next();
+    target.close();
+    played.answer(id, opened(vec![part(SIZE)]));
+    (0..2).for_each(|_| assert!(matches!(played.does(), StorageCall::Claim { .. })));
+    let error = flushing.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("it was closed"), "{error}");
+    assert!(device.read(0, &mut [0]).is_err());
+}
+
 /// Another storage in the place of the lost one is not this host's.
 #[test]
 fn other_storage_is_given_up() {

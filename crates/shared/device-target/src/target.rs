@@ -152,6 +152,14 @@ impl Target {
         }
     }
 
+    /// Why nothing will come any more, if that is so.
+    pub(crate) fn over(&self) -> Option<Error> {
+        match &*self.now() {
+            Now::Over(error) => Some(error.clone()),
+            Now::Up { .. } | Now::Away => None,
+        }
+    }
+
     /// Is the connection lost, and not there again?
     pub(crate) fn is_away(&self) -> bool {
         !matches!(&*self.now(), Now::Up { .. })
@@ -206,14 +214,16 @@ impl Target {
         drop(now);
         let restored = again::restore(self, keeper, &Lost { why });
         let mut now = self.now();
-        let over = restored.as_ref().err().cloned();
-        *now = match restored {
-            Ok(calls) => Now::Up { calls, life: life + 1 },
-            Err(error) => Now::Over(error),
-        };
+        // It may have been closed meanwhile.
+        if matches!(&*now, Now::Away) {
+            *now = match restored {
+                Ok(calls) => Now::Up { calls, life: life + 1 },
+                Err(error) => Now::Over(error),
+            };
+        }
         drop(now);
         self.changed.notify_all();
-        over.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Takes a role at the target, for as long as the connection and those after it.

@@ -109,9 +109,9 @@ pub enum StorageCall {
 pub enum StorageAnswer {
     /// The storage is open: these are its devices, in the order area, log, record area.
     Opened {
-        /// The devices of blocks, and what the area alone has: is there a log of its own?
+        /// The volume's log has a device of its own.
         log: bool,
-        /// Is there a record area?
+        /// The volume has a record area.
         record_area: bool,
         /// One entry for each of them.
         devices: Vec<StorageDevice>,
