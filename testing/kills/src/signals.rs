@@ -81,7 +81,9 @@ impl Signals {
     }
 }
 
-/// Does this error say that the host has died?
+/// Does this error say that the host has died? EINTR does, of a request by a ring: the kernel copies
+/// it in a task of the host, and a task that is being killed gets no pages to copy to.
 pub fn is_gone(e: Errno) -> bool {
-    [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED].contains(&e)
+    let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED, Errno::INTR];
+    gone.contains(&e)
 }

@@ -263,7 +263,7 @@ fn what_a_death_cut_short_is_under_way() {
     assert!(!cut_off(&Ok(data(b"all of it")), &Ok(data(b"All"))), "something else");
     assert!(!cut_off(&Ok(data(b"all of it")), &Ok(data(b"all of it"))));
     assert!(!cut_off(&Ok(data(b"all")), &Ok(data(b"all of it"))));
-    for gone in [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED] {
+    for gone in [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED, libc::EINTR] {
         assert!(cut_off(&Ok(written(9)), &Err(Refused::Errno(gone))));
     }
     let lost = Err(Refused::Errno(libc::EIO));
