@@ -81,8 +81,8 @@ impl Signals {
     }
 }
 
-/// Does this error say that the host has died? EINTR does, of a request by a ring: the kernel copies
-/// it in a task of the host, and a task that is being killed gets no pages to copy to.
+/// Does this error say that the host has died? EINTR does, of a request by a ring: the kernel
+/// copies it in a task of the host, and a task that is being killed gets no pages to copy to.
 pub fn is_gone(e: Errno) -> bool {
     let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED, Errno::INTR];
     gone.contains(&e)
