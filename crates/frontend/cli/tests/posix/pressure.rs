@@ -55,10 +55,11 @@ fn gnaw(dir: &Path, id: u64, stop: &AtomicBool) {
             Errno::NOTCONN,
             Errno::CONNABORTED,
             Errno::CANCELED,
+            Errno::INTR,
         ];
         match result {
             Err(e) if !fits.contains(&e) => panic!("{path:?}: {e}"),
-            Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => return,
+            Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::INTR) => return,
             _ => {}
         }
     }
@@ -79,7 +80,7 @@ fn with(
     let closed = close(f);
     if !writes_back(SMALL) {
         // FLUSH alone, which only a daemon that is gone does not answer.
-        let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+        let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::INTR];
         assert!(closed.is_ok() || gone.iter().any(|e| closed == Err(*e)), "{closed:?}");
         return changed;
     }
