@@ -71,6 +71,23 @@ fn tokens_are_their_processes_own_and_good_for_one_use() {
     world.close();
 }
 
+/// A program that is killed before its first answer has broken no rule: its session is over.
+#[test]
+fn a_program_that_is_gone_before_its_first_answer() {
+    let world = World::new(crate::setting());
+    let f = world.user().make("f", b"");
+    for _ in 0..50 {
+        let gone = Packets::connect(&world.socket()).expect("connect");
+        let token = world.tokens.mint(f, std::process::id(), true);
+        gone.send_in_turn(&Ask::Enter(token).encode()).expect("send");
+    }
+    let kept = Raw::enter(&world.socket(), world.tokens.mint(f, std::process::id(), true));
+    world.until("they are over", |world| world.counts().sessions == 1);
+    assert_eq!(world.counts().ended, 0, "somebody broke a rule");
+    drop(kept);
+    world.close();
+}
+
 /// A program that may not read a file does not read it by a lease.
 #[test]
 fn a_file_that_may_not_be_read_is_not_read() {

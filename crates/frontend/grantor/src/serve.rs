@@ -123,8 +123,7 @@ impl Connection<'_> {
         if !entered {
             return Err(End::Over);
         }
-        let sent = self.socket.send(&answer.encode(), &[grantor.as_fd(), holder.as_fd()]);
-        sent.map_err(|e| End::Broken(broken(&e)))?;
+        self.send_with(&answer, &[grantor.as_fd(), holder.as_fd()])?;
         Ok(session)
     }
 
