@@ -153,8 +153,9 @@ fn long_ones_before_reads(schedule: Schedule, executors: usize) -> Vec<usize> {
 }
 
 /// Hostile neighbours: some 36 long compounds wait at any time. A read waits for all of them where
-/// the first that came is the first, and for what is at work where sessions have their shares; a
-/// few begin while the read is on its way to the server.
+/// the first that came is the first, and for what is at work where sessions have their shares: at
+/// the most for a round, one command of each other session. A few begin while the read is on its
+/// way to the server, more where its thread is held up between the note of its sending and that.
 #[test]
 fn a_flood_of_long_compounds_keeps_no_read_back() {
     for executors in [1, 2] {
@@ -164,7 +165,9 @@ fn a_flood_of_long_compounds_keeps_no_read_back() {
         fcfs.sort_unstable();
         println!("{executors} executors: fair {fair:?}, fcfs {fcfs:?}");
         assert!(fair[fair.len() / 2] <= 2, "{fair:?}");
-        assert!(*fair.last().unwrap() <= 8, "{fair:?}");
+        // One of the reads may have been held up.
+        assert!(fair[fair.len() - 2] <= 8, "{fair:?}");
+        assert!(*fair.last().unwrap() <= FLOODS, "{fair:?}");
         assert!(fcfs[fcfs.len() / 2] >= 2 * FLOODS, "{fcfs:?}");
     }
 }
