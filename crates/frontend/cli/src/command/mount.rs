@@ -73,7 +73,7 @@ pub fn mount(a: &Mount) -> Outcome {
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
     let at_target = target::target(&a.volume, &options.service.trust)?;
-    // The options for a served volume are refused where there is none.
+    // A target's volume is no served one: for a path, `served` refuses the options of one.
     let path = if at_target.is_some() { Path::new("/") } else { &a.volume };
     if let Some(served) = served::served(path, &options.served).map_err(usage)? {
         return remote(a, (options, memory), served);
