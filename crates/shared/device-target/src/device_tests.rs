@@ -289,22 +289,33 @@ fn a_lost_connection_is_made_again() {
 }
 
 /// A lost storage, and a flush that has found out: its host has connected again, and waits for the
-/// answer to its first call, whose number is the last part.
-fn found_out(stage: &Stage) -> (Arc<Target>, Arc<dyn Device>, JoinHandle<Result<()>>, Played, u64) {
-    let (target, device, played) = stage.open();
-    target.keep(Box::new(|_| Ok(())));
-    drop(played);
-    let flushing = beside(&device, |device| device.flush());
-    let mut played = stage.accept();
-    let (id, _) = played.next();
-    (target, device, flushing, played, id)
+/// answer to its first call.
+struct Found {
+    target: Arc<Target>,
+    device: Arc<dyn Device>,
+    flushing: JoinHandle<Result<()>>,
+    played: Played,
+    /// The first call's number.
+    id: u64,
+}
+
+impl Found {
+    fn at(stage: &Stage) -> Self {
+        let (target, device, played) = stage.open();
+        target.keep(Box::new(|_| Ok(())));
+        drop(played);
+        let flushing = beside(&device, |device| device.flush());
+        let mut played = stage.accept();
+        let (id, _) = played.next();
+        Self { target, device, flushing, played, id }
+    }
 }
 
 /// A host that closes its storage while that is lost waits for nothing.
 #[test]
 fn what_is_closed_is_not_waited_for() {
     let stage = Stage::new();
-    let (target, device, flushing, mut played, id) = found_out(&stage);
+    let Found { target, device, flushing, mut played, id } = Found::at(&stage);
     target.close();
     played.answer(id, opened(vec![part(SIZE)]));
     (0..2).for_each(|_| assert!(matches!(played.does(), StorageCall::Claim { .. })));
@@ -317,7 +328,7 @@ fn what_is_closed_is_not_waited_for() {
 #[test]
 fn other_storage_is_given_up() {
     let stage = Stage::new();
-    let (_target, device, flushing, played, id) = found_out(&stage);
+    let Found { device, flushing, played, id, .. } = Found::at(&stage);
     played.answer(id, opened(vec![part(SIZE / 2)]));
     let error = flushing.join().unwrap().unwrap_err().to_string();
     assert!(error.contains("others than before"), "{error}");
