@@ -1,6 +1,10 @@
 //! Storage behind a target: a device as any other, over each transport; what a flush promised
 //! outlives the target's power; a host that has lost its roles writes nothing more.
 
+#[path = "target/direct.rs"]
+mod direct;
+#[path = "target/histories.rs"]
+mod histories;
 #[path = "target/machine.rs"]
 mod machine;
 

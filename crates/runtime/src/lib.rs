@@ -17,6 +17,7 @@
 mod assembly;
 mod config;
 mod data;
+mod direct_plane;
 mod endpoint;
 mod locks;
 mod namespace;
@@ -31,6 +32,7 @@ mod state;
 pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
 pub use config::{Compact, Config, Pools};
+pub use direct_plane::{DirectPlane, Written};
 pub use endpoint::{Endpoint, end_calls, forget_client};
 pub use recover::{FoundRecord, LoggedWrite, recovered};
 pub use runtime::{Parts, Runtime, ServiceLink};

@@ -4,6 +4,7 @@
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
 use crate::config::Config;
+use crate::direct_plane::DirectPlane;
 use crate::locks::allowance::Allowance;
 use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
@@ -77,6 +78,8 @@ pub struct Parts {
     pub journal_data: JournalData,
     /// The Service.
     pub link: Arc<dyn ServiceLink>,
+    /// The target that has the storage, if programs may reach it.
+    pub direct: Option<Arc<dyn DirectPlane>>,
     /// Newest transaction the Service has.
     pub txn_seq: TxnSeq,
     /// LSNs drawn are larger.
@@ -117,6 +120,8 @@ pub struct Runtime {
     pub(crate) record_area: Option<usize>,
     pub(crate) readers: Arc<Readers>,
     pub(crate) link: Arc<dyn ServiceLink>,
+    /// The target that has the storage, if programs may reach it.
+    pub(crate) direct: Option<Arc<dyn DirectPlane>>,
     /// Held by the thread that assembles and submits: one assembly at a time, and one transaction
     /// in flight.
     pub(crate) assembly: Mutex<()>,
@@ -195,6 +200,7 @@ impl Runtime {
             record_area: area,
             readers,
             link: parts.link,
+            direct: parts.direct,
             assembly: Mutex::new(()),
             bulk: BulkCallers::default(),
             owed: PauseDebt::default(),
@@ -300,6 +306,7 @@ impl Runtime {
                 Err(Stop::Read(plan)) => self.fill(&plan)?,
                 Err(Stop::Wait(ino, pages)) => self.wait_filled(ino, &pages),
                 Err(Stop::Recall(ino)) => self.recall(ino),
+                Err(Stop::TakeBack(ino)) => self.take_back(ino),
             }
         }
         Err(errno(tired))

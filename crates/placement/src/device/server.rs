@@ -2,9 +2,11 @@
 //! when it is gone. The same code is a device process and a mount that takes the Service's part
 //! itself.
 
+use crate::device::calls::{self, SessionEnd};
 use crate::device::counts::ServerCounts;
+use crate::device::grants::{Attached, Tokens};
 use crate::device::replay::Replay;
-use crate::device::storage::{SessionEnd, StorageSession};
+use crate::device::storage::StorageSession;
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_keys::Use;
@@ -74,6 +76,8 @@ pub struct Server {
     waiting: AtomicU64,
     /// Hosts whose storage is here, in words for people.
     hosts: Mutex<Vec<String>>,
+    /// What those have granted to programs.
+    tokens: Arc<Tokens>,
 }
 
 /// A Service in the hands of a session; gives the role back when it goes.
@@ -117,7 +121,8 @@ impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
         let (tally, repeats, stopping, waiting, hosts) = Default::default();
-        Self { media, options, tally, repeats, stopping, waiting, hosts }
+        let tokens = Default::default();
+        Self { media, options, tally, repeats, stopping, waiting, hosts, tokens }
     }
 
     /// Sessions end at the next boundary of a step; their hosts are told.
@@ -142,6 +147,12 @@ impl Server {
             Some(ToService::Inquire { version, volume }) => {
                 self.answer_inquiry(&end, version, &volume);
                 None
+            }
+            Some(ToService::Storage { id, call: StorageCall::Attach { version, token } }) => {
+                self.waiting.fetch_sub(1, Ordering::AcqRel);
+                let attached = check_version(version).map_err(|denied| denied.error);
+                let attached = attached.and_then(|()| self.tokens.attach(&token));
+                return self.serve_program(end, id, attached);
             }
             Some(ToService::Storage { id, call }) => {
                 let opened = self.open_storage(call);
@@ -232,7 +243,7 @@ impl Server {
             let what = format!("no volume '{volume}' is here: it is called {names}");
             return Err(Error::Refused(what));
         }
-        StorageSession::open(open, access).map_err(|error| {
+        StorageSession::open(open, access, &self.tokens).map_err(|error| {
             let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
             match error {
                 Error::Refused(why) if !hosts.is_empty() => Error::Refused(format!(
@@ -263,7 +274,7 @@ impl Server {
             tracing::info!(peer, "a host has its storage here");
             let refused = |error: &Error| self.refused(&format!("{peer}: {error}"));
             self.hosts.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
-            let ended = session.serve(&mut end, &|| self.stopped(), &refused);
+            let ended = calls::serve(&session, &mut end, &|| self.stopped(), &refused);
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             hosts.iter().position(|host| *host == peer).map(|at| hosts.remove(at));
             drop(hosts);
@@ -275,6 +286,28 @@ impl Server {
                     let why = self.broke(&error);
                     tracing::warn!(peer, why, "a host has lost its storage");
                 }
+            }
+        }
+        end.sender.close();
+    }
+
+    /// Serves a program to which a host has granted blocks, as long as the grant lasts.
+    fn serve_program(&self, mut end: DeviceEnd, id: u64, attached: Result<Attached>) {
+        let peer = end.peer.clone();
+        let (attached, answer) = match attached {
+            Ok(attached) => (Some(attached), StorageAnswer::Done),
+            Err(error) => {
+                self.refused(&format!("{peer}: a program is not served: {error}"));
+                (None, StorageAnswer::Failed { error })
+            }
+        };
+        let sent = end.sender.send(FromService::Storage { id, answer });
+        if let (Some(attached), Ok(())) = (attached, sent) {
+            let refused = |error: &Error| self.refused(&format!("{peer}: a program: {error}"));
+            let ended = calls::serve(&attached, &mut end, &|| self.stopped(), &refused);
+            if let SessionEnd::Broke(error) = ended {
+                let why = self.broke(&error);
+                tracing::debug!(peer, why, "a program's connection broke");
             }
         }
         end.sender.close();

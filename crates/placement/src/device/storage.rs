@@ -4,27 +4,19 @@
 //! connection has ended and the calls that had begun have, and not before (rule R9). It writes only
 //! what the roles that it has may write.
 
-use crate::device::server::{DeviceEnd, OpenStorage};
-use siftfs_base::{BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
-use siftfs_device::{AlignedBuf, Device, RegionKind, Role};
-use siftfs_transport::{Received, Receiver, Sender};
+use crate::device::calls::{self, Answers, Carried};
+use crate::device::grants::{HostGrants, Settled, Tokens};
+use crate::device::server::OpenStorage;
+use siftfs_base::{BlockRun, Error, Result, SharedBlock};
+use siftfs_device::{Device, RegionKind, Role};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
-use siftfs_wire::{
-    Access, FromService, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall,
-    StorageDevice, ToService,
-};
+use siftfs_wire::{Access, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::thread;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-/// Calls of a session that are carried out at once.
-const WORKERS: usize = 8;
 /// A role is waited for so long at most, whatever a host asks.
 const MOST_PATIENCE: Duration = Duration::from_secs(5);
-/// How often a worker without a call checks whether it is still wanted.
-const POLL: Duration = Duration::from_millis(100);
 
 /// The storage as one host has it.
 pub(crate) struct StorageSession {
@@ -32,6 +24,7 @@ pub(crate) struct StorageSession {
     media: Media,
     access: Access,
     rights: RwLock<Rights>,
+    grants: HostGrants,
 }
 
 /// What the session may write now.
@@ -42,19 +35,13 @@ struct Rights {
     ranges: Vec<Vec<Range<u64>>>,
 }
 
-/// Why a session ended.
-pub(crate) enum SessionEnd {
-    /// Its host closed the connection.
-    Closed,
-    /// The server ends.
-    Stopped,
-    /// The connection broke, or the host broke the protocol.
-    Broke(Error),
-}
-
 impl StorageSession {
     /// Opens the storage. What is answered lists its devices.
-    pub fn open(open: &OpenStorage, access: Access) -> Result<(Self, StorageAnswer)> {
+    pub fn open(
+        open: &OpenStorage,
+        access: Access,
+        tokens: &Arc<Tokens>,
+    ) -> Result<(Self, StorageAnswer)> {
         let media = open(access)?;
         let (log, record_area) = (media.log.is_some(), media.bytes.is_some());
         let devices: Vec<Arc<dyn Device>> =
@@ -74,70 +61,27 @@ impl StorageSession {
         let roles = if access == Access::Alone { both.collect() } else { Vec::new() };
         let rights = RwLock::new(Rights { roles, ..Rights::default() });
         let answer = StorageAnswer::Opened { log, record_area, devices: listed };
-        Ok((Self { devices, media, access, rights }, answer))
+        let grants = HostGrants::new(tokens);
+        Ok((Self { devices, media, access, rights, grants }, answer))
     }
+}
 
-    /// Carries calls out until the connection ends or `stopped` says so. None is under way when
-    /// this returns; `refused` is told what the host may not ask.
-    pub fn serve(
-        &self,
-        end: &mut DeviceEnd,
-        stopped: &(dyn Fn() -> bool + Sync),
-        refused: &(dyn Fn(&Error) + Sync),
-    ) -> SessionEnd {
-        let receiver = Mutex::new(&mut end.receiver);
-        let (ended, why) = (AtomicBool::new(false), Mutex::new(None));
-        let work = || {
-            while !ended.load(Ordering::Acquire) {
-                let ends = match next(&receiver, stopped) {
-                    Ok(Some((id, call))) => self.answer(id, call, &*end.sender, refused).err(),
-                    Ok(None) => None,
-                    Err(ends) => Some(ends),
-                };
-                if let Some(ends) = ends {
-                    ended.store(true, Ordering::Release);
-                    lock(&why).get_or_insert(ends);
-                }
-            }
-        };
-        thread::scope(|scope| {
-            let started = (1..WORKERS).try_for_each(|_| {
-                let worker = thread::Builder::new().name("siftfs-storage".into());
-                worker.spawn_scoped(scope, work).map(drop)
-            });
-            if let Err(error) = started {
-                tracing::warn!(%error, "fewer threads than usual for a host's storage");
-            }
-            work();
-        });
-        lock(&why).take().unwrap_or(SessionEnd::Stopped)
-    }
-
-    fn answer(
-        &self,
-        id: u64,
-        call: StorageCall,
-        sender: &dyn Sender<FromService>,
-        refused: &(dyn Fn(&Error) + Sync),
-    ) -> std::result::Result<(), SessionEnd> {
-        let answer = self.carry_out(call).unwrap_or_else(|error| {
-            if matches!(error, Error::Refused(_)) {
-                refused(&error);
-            }
-            StorageAnswer::Failed { error }
-        });
-        sender.send(FromService::Storage { id, answer }).map_err(SessionEnd::Broke)
-    }
+impl Answers for StorageSession {
+    const WORKERS: usize = 8;
 
     fn carry_out(&self, call: StorageCall) -> Result<StorageAnswer> {
         let done = |()| StorageAnswer::Done;
         match call {
-            StorageCall::Open { .. } => Err(Error::Refused("the storage is open already".into())),
+            StorageCall::Open { .. } | StorageCall::Attach { .. } => {
+                Err(Error::Refused("the storage is open already".into()))
+            }
             StorageCall::Claim { device, role, patience } => {
                 self.claim(device, role, Duration::from_millis(patience.into())).map(done)
             }
             StorageCall::Unclaim { device, role } => self.unclaim(device, role).map(done),
-            StorageCall::Read { device, offset, len } => self.read(device, offset, len),
+            StorageCall::Read { device, offset, len } => {
+                calls::read(self.device(device)?, offset, len)
+            }
             StorageCall::Write { device, offset, len, durable, blocks } => {
                 self.write(device, offset, (len, &blocks), durable).map(done)
             }
@@ -152,24 +96,40 @@ impl StorageSession {
                 let info = self.device(device)?.describe();
                 Ok(StorageAnswer::Described { info })
             }
+            StorageCall::Grant { lease, runs } => {
+                self.grant(lease, runs).map(|token| StorageAnswer::Granted { token })
+            }
+            StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
+            StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),
         }
+    }
+}
+
+impl StorageSession {
+    /// Blocks of the area for a program. The host's role is held meanwhile.
+    fn grant(&self, lease: u64, runs: Vec<BlockRun>) -> Result<Token> {
+        let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
+        if !rights.held(0).any(|role| role == Role::Host) {
+            return Err(Error::Refused("a grant by a session without the host's role".into()));
+        }
+        let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
+        self.grants.grant(lease, runs, area, self.area()?)
+    }
+
+    /// Where the area lies on its device.
+    fn area(&self) -> Result<Range<u64>> {
+        if self.media.log.is_some() {
+            return Ok(0..self.media.area.size());
+        }
+        let view = self.media.read()?;
+        let area = region_descs(&view.header).into_iter().find(|d| d.kind == RegionKind::Area);
+        let area = area.ok_or_else(|| Error::Refused("the volume has no area".into()))?;
+        Ok(area.offset..area.offset.saturating_add(area.len))
     }
 
     fn device(&self, at: u8) -> Result<&dyn Device> {
         let device = self.devices.get(usize::from(at));
         device.map(|device| &**device).ok_or_else(|| Error::Refused(format!("no device {at}")))
-    }
-
-    fn read(&self, device: u8, offset: u64, len: u32) -> Result<StorageAnswer> {
-        let len = sensible(len)?;
-        let mut bytes = AlignedBuf::zeroed(len);
-        self.device(device)?.read(offset, &mut bytes)?;
-        let blocks = bytes.chunks(BLOCK_SIZE).map(|part| {
-            let mut block = [0; BLOCK_SIZE];
-            block.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-            SharedBlock::from(block)
-        });
-        Ok(StorageAnswer::Data { blocks: blocks.collect() })
     }
 
     fn write(
@@ -179,18 +139,10 @@ impl StorageSession {
         (len, blocks): (u32, &[SharedBlock]),
         durable: bool,
     ) -> Result<()> {
-        let len = sensible(len)?;
-        if blocks.len() != len.div_ceil(BLOCK_SIZE) {
-            let what = format!("a write of {len} bytes with {} blocks", blocks.len());
-            return Err(Error::Refused(what));
-        }
-        let mut bytes = AlignedBuf::zeroed(blocks.len() * BLOCK_SIZE);
-        for (to, block) in bytes.as_chunks_mut::<BLOCK_SIZE>().0.iter_mut().zip(blocks) {
-            block.copy_to(to);
-        }
-        let data = bytes.get(..len).ok_or_else(|| Error::Refused("too few blocks".into()))?;
+        let carried = Carried::of(len, blocks)?;
+        let data = carried.data()?;
         // The right is held until the write has ended: what takes it away waits.
-        let rights = self.may_write(device, offset, len as u64)?;
+        let rights = self.may_write(device, offset, len.into())?;
         let written = self.device(device)?.write(offset, data, durable);
         drop(rights);
         written
@@ -227,6 +179,9 @@ impl StorageSession {
     }
 
     fn unclaim(&self, device: u8, role: Role) -> Result<()> {
+        if (device, role) == (0, Role::Host) {
+            self.grants.revoke_all();
+        }
         // Every write that had begun has ended when this lock is had.
         let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
         rights.roles.retain(|held| *held != (device, role));
@@ -274,6 +229,10 @@ impl StorageSession {
     }
 }
 
+fn settled(Settled { written, lost }: Settled) -> StorageAnswer {
+    StorageAnswer::Settled { written, lost }
+}
+
 impl Rights {
     fn held(&self, device: u8) -> impl Iterator<Item = Role> {
         self.roles.iter().filter(move |(at, _)| *at == device).map(|(_, role)| *role)
@@ -289,39 +248,5 @@ impl Rights {
             }
             _ => true,
         }
-    }
-}
-
-/// A length that a call may have.
-fn sensible(len: u32) -> Result<usize> {
-    let len = len as usize;
-    if len <= STORAGE_MAX_BLOCKS * BLOCK_SIZE {
-        return Ok(len);
-    }
-    Err(Error::Refused(format!("{len} bytes in one call")))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The next call, received by the worker whose turn it is.
-fn next(
-    receiver: &Mutex<&mut Box<dyn Receiver<ToService>>>,
-    stopped: &dyn Fn() -> bool,
-) -> std::result::Result<Option<(u64, StorageCall)>, SessionEnd> {
-    let mut receiver = lock(receiver);
-    if stopped() {
-        return Err(SessionEnd::Stopped);
-    }
-    match receiver.recv(Some(POLL)) {
-        Ok(Received::Message(ToService::Storage { id, call })) => Ok(Some((id, call))),
-        Ok(Received::Message(_)) => {
-            let what = "a message that is no call on the storage";
-            Err(SessionEnd::Broke(corrupt("message of the block protocol", what)))
-        }
-        Ok(Received::Timeout) => Ok(None),
-        Ok(Received::Closed) => Err(SessionEnd::Closed),
-        Err(error) => Err(SessionEnd::Broke(error)),
     }
 }

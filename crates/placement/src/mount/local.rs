@@ -104,7 +104,7 @@ impl LocalVolume {
         let (opened, writable) = read_only::open_to_serve(path, opts)?;
         let (places, target) = (opened.places, opened.target);
         let writable = writable && !read_only::may_only_be_read(&opened.media, opts)?;
-        let volume = Volume::read(opened.media, writable)?;
+        let volume = Volume::read(opened.media, writable)?.at(target.clone());
         if let (Some(end), Some(place)) = (called, &opts.service) {
             match connect::inquire(end, volume.view().header.volume) {
                 Err(error) if place.fallback.is_some() => {
@@ -131,8 +131,8 @@ impl LocalVolume {
         opts: &OpenOptions,
         threads: Threads,
     ) -> Result<Self> {
-        let local = Self::open_on(media_of(target.devices()), clock, opts, threads)?;
-        local.outliving(Some(target), opts)
+        let (media, target) = (media_of(target.devices()), Some(target));
+        Self::open_devices(media, target.clone(), clock, opts, threads)?.outliving(target, opts)
     }
 
     fn outliving(self, target: Option<Arc<Target>>, opts: &OpenOptions) -> Result<Self> {
@@ -149,11 +149,20 @@ impl LocalVolume {
         opts: &OpenOptions,
         threads: Threads,
     ) -> Result<Self> {
-        let media = media.into();
+        Self::open_devices(media.into(), None, clock, opts, threads)
+    }
+
+    fn open_devices(
+        media: Media,
+        target: Option<Arc<Target>>,
+        clock: Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
+    ) -> Result<Self> {
         for role in Role::ALL {
             media.claim(role, Duration::ZERO)?;
         }
-        let volume = Volume::read(media, true)?;
+        let volume = Volume::read(media, true)?.at(target);
         Self::open_with(volume, true, clock, opts, threads, &mut |_, _, _| {})
     }
 

@@ -4,6 +4,7 @@ pub mod clock;
 pub mod local;
 pub mod logs;
 pub mod open;
+mod plane;
 pub mod private_logs;
 pub mod read_only;
 pub mod recover;

@@ -3,11 +3,13 @@
 use crate::device::replay::Replay;
 use crate::link::driver::{Driver, Sink};
 use crate::link::remote::{Identity, Remote};
+use crate::mount::plane::plane;
 use crate::options::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
 use crate::volume::files::nonce;
 use crate::volume::marker::{self, SuperBytes};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, Discards, Origin, Role, Storage};
+use siftfs_device_target::Target;
 use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
 use siftfs_proto::Recovered;
 use siftfs_runtime::{
@@ -30,6 +32,8 @@ pub struct Volume {
     pub(crate) view: HeaderView,
     /// What its recovery found of clients' calls.
     pub(crate) recovered: Option<Arc<Recovered>>,
+    /// The target that has the devices, if this process has no other way to them.
+    pub(crate) target: Option<Arc<Target>>,
 }
 
 /// A Runtime with its Service behind it.
@@ -61,7 +65,12 @@ impl Volume {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
             media.repair(&view)?;
         }
-        Ok(Self { media, view, recovered: None })
+        Ok(Self { media, view, recovered: None, target: None })
+    }
+
+    /// The same, with the target that has its devices.
+    pub fn at(self, target: Option<Arc<Target>>) -> Self {
+        Self { target, ..self }
     }
 
     /// Is the log empty and the area plain ext4?
@@ -288,6 +297,7 @@ impl Volume {
             journal_len: self.view.header.journal_len,
             journal_data: self.view.header.journal_data(),
             link: driver.clone(),
+            direct: self.target.clone().map(plane),
             txn_seq,
             lsn_floor,
             counters: storage.counters().clone(),

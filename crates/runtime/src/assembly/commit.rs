@@ -196,6 +196,7 @@ impl Runtime {
 
     /// Everything done before this call is durable and journaled when it returns.
     pub fn sync_all(&self) -> Result<Durable> {
+        self.settle_all_direct()?;
         self.commit_all(&Push::All, None).map(Durable::Journaled)
     }
 

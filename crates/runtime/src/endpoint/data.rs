@@ -11,7 +11,7 @@ use crate::state::step::Step;
 use crate::state::tree::pools;
 use crate::state::tree::references::SessionId;
 use crate::state::{Metadata, State, Tree};
-use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, DirEntry, FileKind, Handle, LeaseId, MAX_FILE_SIZE, ROOT_INO, Reply, Request,
@@ -247,6 +247,8 @@ impl Call<'_> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         let last = self.runtime.mutate(&self.doing, |st| {
             let ino = self.use_lease(st, lease)?;
+            let end = offset.saturating_add(data.len() as u64).div_ceil(BLOCK_BYTES);
+            st.leases.direct.touch_blocks(ino, offset / BLOCK_BYTES, end)?;
             if self.session.lends {
                 let State { metadata: Metadata { tree, log }, .. } = st;
                 pools::note(tree, log.config.pools, self.session.id, ino);

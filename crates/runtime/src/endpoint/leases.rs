@@ -22,6 +22,20 @@ const LOCATED: u32 = 64;
 /// Set-user-id and set-group-id.
 const SET_ID: u16 = 0o6000;
 
+/// Does a write take nothing away from the file but its bytes, and is it bound to no place?
+///
+/// # Errors
+/// `EOPNOTSUPP` if not.
+pub(super) fn takes_bytes_alone(st: &mut State, ino: InodeNr) -> Result<()> {
+    let tree = &mut st.metadata.tree;
+    let inode = &tree.node(ino).inode;
+    let fixed = inode.flags & (flags::IMMUTABLE | flags::APPEND) != 0;
+    match fixed || inode.mode & SET_ID != 0 || tree.has_capabilities(ino)? {
+        true => Err(errno(libc::EOPNOTSUPP)),
+        false => Ok(()),
+    }
+}
+
 /// What draining a file came to.
 enum Drained {
     Granted,
@@ -41,10 +55,15 @@ pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)
         R::Open { ino, .. } | R::Link { ino, .. } => {
             return Some((Target::Inode(ino), Does::Anything));
         }
-        // Locks are no concern of a lease, and a lease has a way of its own.
-        R::GetAttr { .. } | R::GetLock { .. } | R::SetLock { .. } | R::Lease { .. } => return None,
+        // Locks are no concern of a lease, and leases have ways of their own.
+        R::GetAttr { .. }
+        | R::GetLock { .. }
+        | R::SetLock { .. }
+        | R::Lease { .. }
+        | R::LeaseDirect { .. } => return None,
         R::Read { .. } | R::Write { .. } | R::Append { .. } | R::WriteBack { .. } => Does::Pages,
         R::GetXattr { .. } | R::ListXattr { .. } | R::GetFlags { .. } => Does::Asides,
+        R::Fsync { .. } => Does::Durable,
         _ => Does::Anything,
     };
     req.names().file.map(|file| (*file, does))
@@ -65,6 +84,7 @@ impl Call<'_> {
                 self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
             }
             Request::LeaseReturn { lease } => self.return_lease(lease),
+            Request::LeaseDirect { lease, file } => self.lease_direct(lease, file),
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
@@ -173,6 +193,7 @@ impl Call<'_> {
         let mut before = None;
         self.query_step(|st| {
             let ino = self.use_lease(st, lease)?;
+            st.leases.direct.touch_blocks(ino, first, first + u64::from(count))?;
             st.metadata.tree.load_regular(ino)?;
             let cold = fill::cold(st, ino, first, count)?;
             before.get_or_insert(cold);
@@ -235,13 +256,8 @@ impl Call<'_> {
     /// `EOPNOTSUPP` for the file, `EAGAIN` for other writers.
     fn may_be_alone(&self, st: &mut State, ino: InodeNr, writers: Option<u64>) -> Result<()> {
         let Some(writers) = writers else { return Ok(()) };
-        let tree = &mut st.metadata.tree;
-        let inode = &tree.node(ino).inode;
-        let fixed = inode.flags & (flags::IMMUTABLE | flags::APPEND) != 0;
-        if fixed || inode.mode & SET_ID != 0 || tree.has_capabilities(ino)? {
-            return Err(errno(libc::EOPNOTSUPP));
-        }
-        match tree.inodes.references.writers_beside(self.session.id, ino) == writers {
+        takes_bytes_alone(st, ino)?;
+        match st.metadata.tree.inodes.references.writers_beside(self.session.id, ino) == writers {
             true => Ok(()),
             false => Err(errno(libc::EAGAIN)),
         }

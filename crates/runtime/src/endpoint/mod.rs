@@ -4,6 +4,7 @@
 mod admission;
 mod attributes;
 mod data;
+mod direct;
 mod hold_many;
 mod known;
 mod leases;
@@ -238,7 +239,8 @@ impl FileService for Endpoint {
         match req {
             Request::Fsync { file, datasync } => {
                 let req = Request::Fsync { file, datasync };
-                match self.carry_out(cred, req, |call, _| call.durable_target(file)).0 {
+                let settle = |call: &Call<'_>, _| call.settled_target(file);
+                match self.carry_out(cred, req, settle).0 {
                     Ok(ino) => {
                         let asked = Asked { datasync, in_order: self.session.lends };
                         self.runtime.fsync_then(ino, asked, |result| {
@@ -342,7 +344,8 @@ impl Call<'_> {
             | R::LeaseWrite { .. }
             | R::LeaseLocate { .. }
             | R::LeaseKeep { .. }
-            | R::LeaseReturn { .. } => self.leases(req),
+            | R::LeaseReturn { .. }
+            | R::LeaseDirect { .. } => self.leases(req),
             R::Fsync { .. }
             | R::Stage { .. }
             | R::Barrier
@@ -427,6 +430,14 @@ impl Call<'_> {
             Target::Inode(ino) if self.runtime.leases.load(Ordering::SeqCst) == 0 => Ok(ino),
             _ => self.query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true)),
         }
+    }
+
+    /// As [`Call::durable_target`]; what a program has written of the file at the storage's target is
+    /// durable.
+    pub(super) fn settled_target(&self, file: Target) -> Result<InodeNr> {
+        let ino = self.durable_target(file)?;
+        self.runtime.settle_direct(ino)?;
+        Ok(ino)
     }
 
     /// Carries out a request that changes nothing durable, as often as it takes.

@@ -39,7 +39,7 @@ impl Call<'_> {
         match req {
             R::Fsync { file, datasync } => {
                 let asked = Asked { datasync, in_order: session.lends };
-                runtime.fsync(self.durable_target(file)?, asked).map(acknowledged)
+                runtime.fsync(self.settled_target(file)?, asked).map(acknowledged)
             }
             R::Stage { file, datasync } => {
                 let ino = self.durable_target(file)?;

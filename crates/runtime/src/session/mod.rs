@@ -1,6 +1,7 @@
 //! Sessions: what belongs to one Frontend, and the requests that need it.
 
 pub mod demand;
+pub mod direct;
 mod doing;
 mod life;
 pub mod locks;

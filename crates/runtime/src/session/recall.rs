@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long a wait for a lease's end takes, before the clock is looked at again: the machine may
 /// have slept.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 impl Runtime {
     /// Has the lease of a file end. Returns when it has: its holder gave it back, or its term was
@@ -56,17 +56,20 @@ pub(crate) fn give_space_back(st: &mut State, session: SessionId) {
 /// Ends the leases whose terms are over.
 pub(crate) fn sweep(runtime: &Runtime) {
     let st = runtime.lock();
-    let due = st.leases.due(Some(st.metadata.log.time.boot_ns()));
+    let mut due = st.leases.due(Some(st.metadata.log.time.boot_ns()));
+    // The background does not wait for one who asks for blocks: that may take a checkpoint.
+    due.retain(|ino| !st.leases.direct.is_asked(*ino));
     let _owed = end(runtime, st, &due);
 }
 
 /// The leases of these files end: those who wait for that go on, and the other sessions are told.
 /// What is returned is owed to those; they know nothing of the files that is older.
-pub(crate) fn end(runtime: &Runtime, mut st: MutexGuard<'_, State>, files: &[InodeNr]) -> Owed {
+pub(crate) fn end(runtime: &Runtime, st: MutexGuard<'_, State>, files: &[InodeNr]) -> Owed {
     let mut owed = Owed::default();
     if files.is_empty() {
         return owed;
     }
+    let mut st = take_back(runtime, st, files);
     let mut notices = Vec::new();
     for ino in files {
         let State { leases, sharing, metadata, .. } = &mut *st;
@@ -82,6 +85,22 @@ pub(crate) fn end(runtime: &Runtime, mut st: MutexGuard<'_, State>, files: &[Ino
     runtime.lease_ended.notify_all();
     notices.into_iter().for_each(|notices| owed.add(notices.send()));
     owed
+}
+
+/// What programs have of these files is taken back, and nothing more is granted of them.
+fn take_back<'a>(
+    runtime: &'a Runtime,
+    mut st: MutexGuard<'a, State>,
+    files: &[InodeNr],
+) -> MutexGuard<'a, State> {
+    files.iter().for_each(|ino| st.leases.ends(*ino));
+    let granted = |st: &State| files.iter().copied().find(|ino| st.leases.direct.has(*ino));
+    while let Some(ino) = granted(&st) {
+        drop(st);
+        runtime.take_back(ino);
+        st = runtime.lock();
+    }
+    st
 }
 
 /// Tells the holder, unless that was done before. Nothing if no lease has to end.

@@ -11,6 +11,7 @@
 //! Times are nanoseconds of [`siftfs_base::Clock::boot_ns`].
 
 use crate::state::changes::Noted;
+use crate::state::direct::Directs;
 use crate::state::step::{Step, Stop};
 use crate::state::tree::nodes::give_back;
 use crate::state::tree::references::SessionId;
@@ -60,6 +61,8 @@ pub enum Does {
     Anything,
     /// It reads what no session that lends changes: extended attributes and flags.
     Asides,
+    /// It makes durable what there is of the file.
+    Durable,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +161,8 @@ pub struct Leases {
     settling: HashMap<InodeNr, Owed>,
     /// None is granted.
     closed: bool,
+    /// What programs have of leased files at the storage's target.
+    pub direct: Directs,
     numbers: RandomState,
     drawn: u64,
 }
@@ -332,7 +337,13 @@ impl Leases {
     pub fn touch(&mut self, touch: Touch, ino: InodeNr) -> Step<()> {
         let Some(lease) = self.of_file.get_mut(&ino) else { return Ok(()) };
         let lends = || self.holders.get(&lease.session).is_some_and(|holding| holding.lends);
-        if lease.session == touch.session || touch.does == Does::Asides && lends() {
+        if lease.session == touch.session {
+            return match touch.does {
+                Does::Asides | Does::Durable => Ok(()),
+                Does::Pages | Does::Anything => self.direct.touch(ino),
+            };
+        }
+        if touch.does == Does::Asides && lends() {
             return Ok(());
         }
         match &mut lease.phase {
@@ -461,9 +472,22 @@ impl Leases {
         }
     }
 
+    /// The file's lease, if it has one, is about to end: nothing more is granted by it.
+    pub fn ends(&mut self, ino: InodeNr) {
+        if self.of_file.contains_key(&ino) {
+            self.direct.lease_ends(ino);
+        }
+    }
+
+    /// Is the lease, if it has not ended, to be given back?
+    pub fn is_recalled(&self, ino: InodeNr) -> bool {
+        self.of_file.get(&ino).is_some_and(|lease| lease.phase == Phase::Recalled)
+    }
+
     /// The lease is not there any more.
     fn take(&mut self, ino: InodeNr) -> Option<Lease> {
         let lease = self.of_file.remove(&ino)?;
+        self.direct.lease_ended(ino);
         self.live.store(self.of_file.len(), Ordering::SeqCst);
         self.files.remove(&lease.id);
         if let Some(holding) = self.holders.get_mut(&lease.session) {

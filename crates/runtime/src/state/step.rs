@@ -44,6 +44,8 @@ pub enum Stop {
     Wait(InodeNr, Range<u64>),
     /// Another session's write lease of the file has to end first.
     Recall(InodeNr),
+    /// What is granted of the file to a program has to be taken back first.
+    TakeBack(InodeNr),
     /// The step failed, and would fail again.
     Failed(Error),
 }
@@ -65,7 +67,9 @@ impl Stop {
             Self::Needs(need) => {
                 Error::Refused(format!("it needs what the background cannot give: {}", need.text()))
             }
-            Self::Read(_) | Self::Wait(..) | Self::Recall(_) => errno(libc::EAGAIN),
+            Self::Read(_) | Self::Wait(..) | Self::Recall(_) | Self::TakeBack(_) => {
+                errno(libc::EAGAIN)
+            }
         }
     }
 }

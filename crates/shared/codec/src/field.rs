@@ -189,7 +189,7 @@ impl<P: Protocol> Field<P> for bool {
     }
 }
 
-impl<P: Protocol> Field<P> for [u8; 16] {
+impl<P: Protocol, const N: usize> Field<P> for [u8; N] {
     fn put(&self, out: &mut Writer<P>) {
         out.bytes(self);
     }

@@ -83,7 +83,7 @@ impl TargetDevice {
 }
 
 /// The pieces of a write.
-fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Written> {
+pub(crate) fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Written> {
     let places = (0u64..).map(move |piece| offset + piece * PIECE as u64);
     places.zip(data.chunks(PIECE)).map(|(offset, data)| {
         let blocks = data.chunks(BLOCK_SIZE).map(|bytes| {
@@ -96,7 +96,7 @@ fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Written> {
 }
 
 /// The calls that read these bytes of a device.
-fn reads(device: u8, offset: u64, len: usize) -> impl Iterator<Item = StorageCall> {
+pub(crate) fn reads(device: u8, offset: u64, len: usize) -> impl Iterator<Item = StorageCall> {
     (0..len).step_by(PIECE).map(move |at| StorageCall::Read {
         device,
         offset: offset + at as u64,
@@ -105,7 +105,7 @@ fn reads(device: u8, offset: u64, len: usize) -> impl Iterator<Item = StorageCal
 }
 
 /// Copies what was read; false if it is not as much as was asked for.
-fn copy(answer: &StorageAnswer, into: &mut [u8]) -> Option<bool> {
+pub(crate) fn copy(answer: &StorageAnswer, into: &mut [u8]) -> Option<bool> {
     let StorageAnswer::Data { blocks } = answer else { return None };
     if blocks.len() != into.len().div_ceil(BLOCK_SIZE) {
         return Some(false);

@@ -11,12 +11,16 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod again;
+mod attached;
 mod calls;
 mod device;
+mod grants;
 mod place;
 mod target;
 mod unflushed;
 
+pub use attached::Attached;
 pub use device::TargetDevice;
+pub use grants::Settled;
 pub use place::TargetPlace;
 pub use target::{Keeper, Opened, Target};

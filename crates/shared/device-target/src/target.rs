@@ -7,7 +7,8 @@ use crate::place::TargetPlace;
 use crate::unflushed::Unflushed;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, Role};
-use siftfs_wire::{Access, PROTOCOL_VERSION, StorageAnswer, StorageCall, StorageDevice};
+use siftfs_wire::{Access, PROTOCOL_VERSION, StorageAnswer, StorageCall, StorageDevice, Token};
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct Target {
     pub(crate) parts: Parts,
     pub(crate) roles: Mutex<Vec<(u8, Role)>>,
     pub(crate) unflushed: Vec<Mutex<Unflushed>>,
+    pub(crate) granted: Mutex<HashMap<u64, Token>>,
 }
 
 /// The connection now.
@@ -86,9 +88,9 @@ impl Target {
         };
         let unflushed = parts.devices.iter().map(|_| Mutex::default()).collect();
         let now = Mutex::new(Now::Up { calls: calls.into(), life: 0 });
-        let (keeper, changed) = Default::default();
+        let (keeper, changed, granted) = Default::default();
         let roles = Mutex::new(roles);
-        Ok(Arc::new(Self { place, keeper, now, changed, parts, roles, unflushed }))
+        Ok(Arc::new(Self { place, keeper, now, changed, parts, roles, unflushed, granted }))
     }
 
     /// The volume's devices.
@@ -191,6 +193,8 @@ impl Target {
             StorageAnswer::Data { .. } => "data of another length",
             StorageAnswer::Described { .. } => "what it is",
             StorageAnswer::Failed { .. } => "a failure",
+            StorageAnswer::Granted { .. } => "that it is granted",
+            StorageAnswer::Settled { .. } => "that it is settled",
         });
         let error = Error::Link(format!("{}: it answered {what}, which was not asked", self.place));
         *self.now() = Now::Over(error.clone());

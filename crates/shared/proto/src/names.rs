@@ -54,7 +54,8 @@ macro_rules! names {
             | R::GetLock { file, .. }
             | R::SetLock { file, .. }
             | R::SectionStart { file }
-            | R::Lease { file, .. } => Names::file(file),
+            | R::Lease { file, .. }
+            | R::LeaseDirect { file, .. } => Names::file(file),
             R::Forget { ino, .. }
             | R::CloseLocks { ino, .. }
             | R::ReadLink { ino }

@@ -1,7 +1,7 @@
 //! What a Runtime answers, and the answers as values.
 
 use crate::compound::Compounded;
-use crate::{Attr, Blocks, DirEntry, Handle, HeldLock, LeaseId, SectionId, StatFs, Ticket};
+use crate::{Attr, Blocks, DirEntry, Direct, Handle, HeldLock, LeaseId, SectionId, StatFs, Ticket};
 use siftfs_base::{InodeNr, Result, corrupt};
 use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub enum Reply {
         /// How long it lasts without a use, and once it is recalled.
         term: Duration,
     },
+    /// Blocks that were granted.
+    Direct(Direct),
     /// Inodes that are not there any more.
     Gone(Vec<InodeNr>),
     /// The lock that is in the way, if there is one.
@@ -153,6 +155,8 @@ answers! {
     section: Self::Section(section) => section; SectionId
     /// A write lease, and its term.
     leased: Self::Leased { lease, term } => (lease, term); (LeaseId, Duration)
+    /// Blocks that were granted.
+    direct: Self::Direct(direct) => direct; Direct
     /// Inodes that are not there any more.
     gone: Self::Gone(inodes) => inodes; Vec<InodeNr>
     /// A lock that is in the way.

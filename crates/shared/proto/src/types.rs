@@ -75,6 +75,28 @@ pub struct Credentials {
     pub rights: Option<Box<Rights>>,
 }
 
+/// Blocks of a leased file that a program reads and writes at the storage's target by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Direct {
+    /// What admits the program's connection there. Whoever has it has the blocks.
+    pub token: [u8; 32],
+    /// Where the target is, as the host names it.
+    pub target: String,
+    /// The file's blocks, in order.
+    pub runs: Vec<DirectRun>,
+}
+
+/// Blocks of a file that follow each other there and in the area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectRun {
+    /// The first one's place in the file, in blocks.
+    pub first: u64,
+    /// The first one's number in the area.
+    pub block: u64,
+    /// How many.
+    pub count: u64,
+}
+
 /// An inode that a session refers to by lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {

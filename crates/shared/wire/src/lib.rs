@@ -9,7 +9,7 @@
 //! not answered. `messages.rs` has their form in bytes, for transports that leave the process.
 //!
 //! A connection of another sort carries calls on the storage itself ([`StorageCall`]), for a host
-//! whose storage is the Service's process.
+//! whose storage is the Service's process, or for a program to which that host has granted blocks.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -31,7 +31,8 @@ pub use siftfs_status::{
     Urgency,
 };
 pub use storage::{
-    Access, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice,
+    Access, GRANT_MAX_RUNS, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall,
+    StorageDevice, Token,
 };
 
 /// The block protocol.
@@ -51,7 +52,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.
@@ -151,8 +152,9 @@ pub enum ToService {
         /// What was wrong with it.
         reason: String,
     },
-    /// A call on the storage, by a host that reaches it through the Service's process alone. A
-    /// connection whose first message is one, [`StorageCall::Open`], carries nothing else.
+    /// A call on the storage, by a host that reaches it through the Service's process alone, or by
+    /// a program to which it has granted blocks. A connection whose first message is one,
+    /// [`StorageCall::Open`] or [`StorageCall::Attach`], carries nothing else.
     Storage {
         /// Echoed in [`FromService::Storage`]: calls are answered in any order.
         id: u64,

@@ -51,6 +51,10 @@ variants!(BlockProtocol: StorageCall {
     6 => Flush { device },
     7 => Discard { device, offset, len },
     8 => Describe { device },
+    9 => Grant { lease, runs },
+    10 => Settle { lease, token },
+    11 => Revoke { lease, token },
+    12 => Attach { version, token },
 });
 
 variants!(BlockProtocol: StorageAnswer {
@@ -59,6 +63,8 @@ variants!(BlockProtocol: StorageAnswer {
     3 => Data { blocks },
     4 => Described { info },
     5 => Failed { error },
+    6 => Granted { token },
+    7 => Settled { written, lost },
 });
 
 variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {} });

@@ -52,6 +52,10 @@ fn call_number(call: &StorageCall) -> u8 {
         StorageCall::Flush { .. } => 6,
         StorageCall::Discard { .. } => 7,
         StorageCall::Describe { .. } => 8,
+        StorageCall::Grant { .. } => 9,
+        StorageCall::Settle { .. } => 10,
+        StorageCall::Revoke { .. } => 11,
+        StorageCall::Attach { .. } => 12,
     }
 }
 
@@ -62,6 +66,8 @@ fn answer_number(answer: &StorageAnswer) -> u8 {
         StorageAnswer::Data { .. } => 3,
         StorageAnswer::Described { .. } => 4,
         StorageAnswer::Failed { .. } => 5,
+        StorageAnswer::Granted { .. } => 6,
+        StorageAnswer::Settled { .. } => 7,
     }
 }
 
@@ -74,14 +80,14 @@ fn every_call_on_the_storage_has_its_number_and_a_sample() {
         assert_eq!((head[0], head[9]), (11, number));
         number
     });
-    assert_eq!(calls.collect::<BTreeSet<_>>(), (1..=8).collect());
+    assert_eq!(calls.collect::<BTreeSet<_>>(), (1..=12).collect());
     let answers = storage_answers().into_iter().map(|answer| {
         let number = answer_number(&answer);
         let head = FromService::Storage { id: 3, answer }.encode().unwrap().head;
         assert_eq!((head[0], head[9]), (10, number));
         number
     });
-    assert_eq!(answers.collect::<BTreeSet<_>>(), (1..=5).collect());
+    assert_eq!(answers.collect::<BTreeSet<_>>(), (1..=7).collect());
 }
 
 #[test]
@@ -130,7 +136,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (crate::PROTOCOL_VERSION, sum),
-        (7, 3_730_281_115),
+        (8, 4_014_750_810),
         "the bytes of the messages changed: raise PROTOCOL_VERSION, then put both numbers here"
     );
 }

@@ -86,9 +86,9 @@ pub fn to_service() -> Vec<ToService> {
 pub fn storage_calls() -> Vec<StorageCall> {
     let (device, offset) = (1, 1 << 40);
     vec![
-        StorageCall::Open { version: 7, volume: "mail.img".into(), access: Access::Alone },
-        StorageCall::Open { version: 7, volume: String::new(), access: Access::ReadOnly },
-        StorageCall::Open { version: 7, volume: "a-uuid".into(), access: Access::Shared },
+        StorageCall::Open { version: 8, volume: "mail.img".into(), access: Access::Alone },
+        StorageCall::Open { version: 8, volume: String::new(), access: Access::ReadOnly },
+        StorageCall::Open { version: 8, volume: "a-uuid".into(), access: Access::Shared },
         StorageCall::Claim { device, role: Role::Host, patience: 500 },
         StorageCall::Unclaim { device, role: Role::Service },
         StorageCall::Read { device, offset, len: 5000 },
@@ -103,6 +103,14 @@ pub fn storage_calls() -> Vec<StorageCall> {
         StorageCall::Flush { device },
         StorageCall::Discard { device, offset, len: u64::MAX },
         StorageCall::Describe { device },
+        StorageCall::Grant { lease: 5, runs: vec![] },
+        StorageCall::Grant {
+            lease: u64::MAX,
+            runs: vec![BlockRun { start: 1 << 33, len: 9 }, BlockRun { start: 7, len: 1 }],
+        },
+        StorageCall::Settle { lease: 6, token: [0x3c; 32] },
+        StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
+        StorageCall::Attach { version: 8, token: [0xa5; 32] },
     ]
 }
 
@@ -134,6 +142,8 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         StorageAnswer::Described { info },
         StorageAnswer::Described { info: DeviceInfo::default() },
         StorageAnswer::Failed { error: Error::Refused("no such device".into()) },
+        StorageAnswer::Granted { token: [0x5a; 32] },
+        StorageAnswer::Settled { written: true, lost: false },
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Calls on the storage of the Service's process, which is then the host's only way to it
 //! (`docs/design/target.md`). They are those of [`siftfs_device::Device`], with its promises.
 
-use siftfs_base::{Error, SharedBlock};
+use siftfs_base::{BlockRun, Error, SharedBlock};
 use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 
 /// Blocks that a read or a write carries at most.
@@ -9,6 +9,13 @@ pub const STORAGE_MAX_BLOCKS: usize = 64;
 
 /// Devices of a volume at most: that of its area, of a log elsewhere and of a record area.
 pub const STORAGE_MAX_DEVICES: usize = 3;
+
+/// Runs of blocks that one grant names at most.
+pub const GRANT_MAX_RUNS: usize = 4096;
+
+/// Stands for a grant: what only the target and those whom its host has told can know. The first
+/// half stands for the target's process, the second for the grant.
+pub type Token = [u8; 32];
 
 /// For what a volume's storage is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +109,37 @@ pub enum StorageCall {
         /// Which one.
         device: u8,
     },
+    /// Whoever has the token of the answer may read and write these blocks of the area, until
+    /// `Revoke`, or until this connection has ended. For the host's role.
+    Grant {
+        /// What the host calls it.
+        lease: u64,
+        /// Blocks of the area, [`GRANT_MAX_RUNS`] runs at most.
+        runs: Vec<BlockRun>,
+    },
+    /// What was answered under a grant before this call is durable when this is answered.
+    Settle {
+        /// Which one.
+        lease: u64,
+        /// By what it was granted: the connection may be another one than then.
+        token: Token,
+    },
+    /// The grant ends. When this is answered nothing runs under it any more, and what was written
+    /// under it is durable.
+    Revoke {
+        /// Which one. One that is not there any more has ended.
+        lease: u64,
+        /// By what it was granted.
+        token: Token,
+    },
+    /// First message of a connection that reads, writes and flushes what the token's grant names,
+    /// as device 0, where byte 0 is the area's first. One that has the token already is cut off.
+    Attach {
+        /// [`crate::PROTOCOL_VERSION`] of the caller.
+        version: u32,
+        /// Which grant.
+        token: Token,
+    },
 }
 
 /// What came of a call.
@@ -127,6 +165,19 @@ pub enum StorageAnswer {
     Described {
         /// Where it is, there.
         info: DeviceInfo,
+    },
+    /// It is granted.
+    Granted {
+        /// Drawn at random.
+        token: Token,
+    },
+    /// What was written under a grant is durable.
+    Settled {
+        /// Something was, since this was answered last, or that is not known any more.
+        written: bool,
+        /// The grant was another process's, or its last flush failed: what was answered, and not
+        /// durable, may be lost.
+        lost: bool,
     },
     /// It was not done, or, of a write, perhaps in part.
     Failed {

@@ -51,6 +51,7 @@ fn is_decided(req: &Request) -> bool {
         | R::LeaseLocate { .. }
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
+        | R::LeaseDirect { .. }
         | R::HoldMany { .. }
         | R::StatFs
         | R::SyncAll

@@ -205,6 +205,7 @@ impl Part {
             | Reply::Checkpoint(_)
             | Reply::Trimmed(_)
             | Reply::Leased { .. }
+            | Reply::Direct(_)
             | Reply::Status(_) => Ok(()),
         }
     }
@@ -272,7 +273,8 @@ fn changes(req: &Request) -> bool {
         | R::SectionWrite { .. }
         | R::SectionCommit { .. }
         | R::Lease { .. }
-        | R::LeaseWrite { .. } => true,
+        | R::LeaseWrite { .. }
+        | R::LeaseDirect { .. } => true,
         R::Open { access, truncate, .. } => access.writes() || *truncate,
         R::Compound(compound) => compound_changes(compound),
         R::Lookup { .. }

@@ -510,6 +510,7 @@ fn call_other(req: &Request) -> Result<Reply> {
         | Request::LeaseLocate { .. }
         | Request::LeaseKeep { .. }
         | Request::LeaseReturn { .. }
+        | Request::LeaseDirect { .. }
         | Request::HoldMany { .. } => Err(errno(libc::EOPNOTSUPP)),
         Request::StatFs => Ok(Reply::Statfs(StatFs {
             block_size: 4096,

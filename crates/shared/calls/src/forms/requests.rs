@@ -65,6 +65,7 @@ variants!(FileProtocol: Request {
     57 => Trim { start, len, least },
     58 => Status {},
     59 => HoldMany { inodes },
+    60 => LeaseDirect { lease, file },
 } tuple {
     44 => Compound(it),
 });
@@ -97,6 +98,7 @@ variants!(FileProtocol: Reply {
     24 => Trimmed(it),
     25 => Status(it),
     26 => Gone(it),
+    27 => Direct(it),
 });
 
 variants!(FileProtocol: WriteData {} tuple {

@@ -4,9 +4,10 @@ use crate::FileProtocol;
 use siftfs_base::{Result, Timestamp};
 use siftfs_codec::{Field, Reader, Writer, fields, newtypes, variants};
 use siftfs_proto::{
-    Allocate, Attr, Credentials, DirEntry, FileKind, Handle, Held, HeldLock, LeaseId, Level,
-    LockAsk, LockKind, LockPlace, LockRange, LockWait, PublishEntry, PublishSource, RenameMode,
-    Rights, SectionId, Seek, SetAttr, SetTime, StatFs, Target, Ticket, WaitUntil, XattrMode,
+    Allocate, Attr, Credentials, DirEntry, Direct, DirectRun, FileKind, Handle, Held, HeldLock,
+    LeaseId, Level, LockAsk, LockKind, LockPlace, LockRange, LockWait, PublishEntry, PublishSource,
+    RenameMode, Rights, SectionId, Seek, SetAttr, SetTime, StatFs, Target, Ticket, WaitUntil,
+    XattrMode,
 };
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ impl Field<FileProtocol> for Credentials {
         Ok(Self { uid, gid, pid, umask: umask & !WITH_RIGHTS, rights, origin: None })
     }
 }
+
+fields!(FileProtocol: Direct { token, target, runs });
+
+fields!(FileProtocol: DirectRun { first, block, count });
 
 fields!(FileProtocol: Held { ino, generation, count });
 

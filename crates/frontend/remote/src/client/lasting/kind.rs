@@ -60,7 +60,8 @@ impl Kind {
             | R::LeaseWrite { .. }
             | R::LeaseLocate { .. }
             | R::LeaseKeep { .. }
-            | R::LeaseReturn { .. } => Self::Bound,
+            | R::LeaseReturn { .. }
+            | R::LeaseDirect { .. } => Self::Bound,
             _ => Self::Reads,
         }
     }

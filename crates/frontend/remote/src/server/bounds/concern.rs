@@ -87,6 +87,7 @@ pub(super) fn of(req: &mut Request) -> Concern<'_> {
         | R::LeaseLocate { .. }
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
+        | R::LeaseDirect { .. }
         | R::StatFs => Concern::NumbersAlone,
     }
 }

@@ -114,6 +114,7 @@ impl Owners {
             | Reply::Durable(_)
             | Reply::Section(_)
             | Reply::Leased { .. }
+            | Reply::Direct(_)
             | Reply::Gone(_)
             | Reply::Lock(_)
             | Reply::Compounded(_)

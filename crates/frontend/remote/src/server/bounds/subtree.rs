@@ -104,6 +104,7 @@ impl Part {
             | Reply::Durable(_)
             | Reply::Section(_)
             | Reply::Leased { .. }
+            | Reply::Direct(_)
             | Reply::Lock(_)
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)

@@ -1,0 +1,218 @@
+use super::*;
+use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
+use siftfs_device::{FaultDevice, MemDevice};
+use std::thread;
+use std::time::Duration;
+
+const AREA: Range<u64> = 10 * BLOCK_BYTES..110 * BLOCK_BYTES;
+
+fn run(start: u64, len: u64) -> BlockRun {
+    BlockRun { start, len }
+}
+
+fn grants() -> (Arc<Tokens>, HostGrants) {
+    let tokens = Arc::<Tokens>::default();
+    let grants = HostGrants::new(&tokens);
+    (tokens, grants)
+}
+
+fn memory() -> Arc<dyn Device> {
+    Arc::new(MemDevice::new(120 * BLOCK_BYTES))
+}
+
+fn write(offset: u64, len: u32, byte: u8) -> StorageCall {
+    let blocks = vec![SharedBlock::from([byte; BLOCK_SIZE]); (len as usize).div_ceil(BLOCK_SIZE)];
+    StorageCall::Write { device: 0, offset, len, durable: false, blocks }
+}
+
+/// The bytes of a range are the program's if all of its blocks are, whatever runs those lie in.
+#[test]
+fn a_range_is_granted_or_not() {
+    let (_tokens, grants) = grants();
+    let mut rng = Rng::new(1);
+    for round in 0..200 {
+        let device = memory();
+        let (mut runs, mut own, mut at) = (Vec::new(), vec![false; 100], rng.below(4));
+        while at < 90 {
+            let len = 1 + rng.below(6);
+            runs.push(run(at, len));
+            (at..at + len).for_each(|block| own[block as usize] = true);
+            at += len + rng.below(3);
+        }
+        let last = runs.len() - 1;
+        runs.swap(0, last);
+        let token = grants.grant(round, runs, &device, AREA).unwrap();
+        let attached = grants.tokens.attach(&token).unwrap();
+        for _ in 0..50 {
+            let (offset, len) = (rng.below(100 * BLOCK_BYTES), rng.below(9 * BLOCK_BYTES) as u32);
+            let blocks = offset / BLOCK_BYTES..(offset + u64::from(len)).div_ceil(BLOCK_BYTES);
+            let granted = blocks.clone().all(|b| own.get(b as usize) == Some(&true));
+            let read = attached.carry_out(StorageCall::Read { device: 0, offset, len });
+            assert_eq!(read.is_ok(), granted || len == 0, "{blocks:?}");
+            assert_eq!(attached.carry_out(write(offset, len, 1)).is_ok(), granted || len == 0);
+        }
+        let mut bytes = vec![0; 120 * BLOCK_SIZE];
+        device.read(0, &mut bytes).unwrap();
+        for (block, bytes) in bytes.chunks(BLOCK_SIZE).enumerate() {
+            let own = block >= 10 && own.get(block - 10) == Some(&true);
+            assert!(own || bytes.iter().all(|byte| *byte == 0), "block {block}");
+        }
+    }
+}
+
+#[test]
+fn runs_that_are_no_blocks_of_the_area_are_refused() {
+    let (_tokens, grants) = grants();
+    let device = memory();
+    for runs in [
+        vec![run(0, 0)],
+        vec![run(99, 2)],
+        vec![run(u64::MAX, 1)],
+        vec![run(1, u64::MAX)],
+        vec![run(4, 2), run(5, 1)],
+        vec![run(3, 1); 2],
+        vec![run(1, 1); GRANT_MAX_RUNS + 1],
+    ] {
+        let refused = grants.grant(1, runs.clone(), &device, AREA);
+        assert!(matches!(refused, Err(Error::Refused(_))), "{:?}", &runs[..1]);
+    }
+    grants.grant(1, vec![run(99, 1), run(0, 1)], &device, AREA).unwrap();
+    assert!(grants.grant(1, vec![run(5, 1)], &device, AREA).is_err(), "it has one");
+}
+
+#[test]
+fn there_is_an_end_of_grants() {
+    let (_tokens, grants) = grants();
+    let device = memory();
+    let many = || (0..50).map(|at| run(2 * at, 1)).collect::<Vec<_>>();
+    let mut granted = 0;
+    while grants.grant(granted, many(), &device, AREA).is_ok() {
+        granted += 1;
+    }
+    assert_eq!(granted, MOST_RUNS as u64 / 50);
+    let token = *lock(&grants.own).by_lease[&0].token.first_chunk::<32>().unwrap();
+    grants.revoke(0, &token).unwrap();
+    grants.grant(0, many(), &device, AREA).unwrap();
+}
+
+/// A grant's end, also with its host, flushes what was written, once; another process's grant may
+/// have lost something.
+#[test]
+fn what_was_written_is_durable_at_the_end() {
+    let (tokens, grants) = grants();
+    let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
+    let device: Arc<dyn Device> = disk.clone();
+    let token = grants.grant(1, vec![run(0, 50)], &device, AREA).unwrap();
+    let attached = tokens.attach(&token).unwrap();
+    let settled = |written, lost| Ok(Settled { written, lost });
+    assert_eq!(grants.settle(1, &token), settled(false, false));
+    attached.carry_out(write(0, 5000, 1)).unwrap();
+    assert_eq!(disk.pending().len(), 1);
+    assert_eq!(grants.settle(1, &token), settled(true, false));
+    assert_eq!((disk.pending().len(), disk.ops()), (0, 2), "a write, and a flush");
+    assert_eq!(grants.settle(1, &token), settled(false, false));
+    assert_eq!(disk.ops(), 2, "nothing is left to flush");
+    attached.carry_out(write(0, 4096, 2)).unwrap();
+    assert_eq!(grants.settle(1, &[0; 32]), settled(true, true), "of another process");
+    drop(grants);
+    assert_eq!(disk.pending().len(), 0);
+    assert!(attached.is_over() && tokens.attach(&token).is_err());
+    let next = HostGrants::new(&tokens);
+    assert_eq!(next.settle(1, &token), settled(true, false), "its end has flushed it");
+    assert_eq!(next.revoke(1, &token), settled(true, false));
+}
+
+#[test]
+fn what_could_not_be_made_durable_may_be_lost() {
+    let (tokens, grants) = grants();
+    let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
+    let device: Arc<dyn Device> = disk.clone();
+    let token = grants.grant(1, vec![run(0, 50)], &device, AREA).unwrap();
+    tokens.attach(&token).unwrap().carry_out(write(0, 4096, 1)).unwrap();
+    disk.cut_now();
+    drop(grants);
+    let next = HostGrants::new(&tokens);
+    assert_eq!(next.settle(1, &token), Ok(Settled { written: true, lost: true }));
+}
+
+/// A part of a block keeps the rest of it, also beside a write of all of it.
+#[test]
+fn parts_of_blocks_keep_the_rest() {
+    let (tokens, grants) = grants();
+    let device = memory();
+    let token = grants.grant(1, vec![run(0, 8)], &device, AREA).unwrap();
+    let attached = tokens.attach(&token).unwrap();
+    for round in 0..200u64 {
+        let byte = (round % 250) as u8;
+        attached.carry_out(write(0, 8192, byte)).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| attached.carry_out(write(4000, 200, 251)).unwrap());
+            scope.spawn(|| attached.carry_out(write(0, 8192, byte + 1)).unwrap());
+            scope.spawn(|| attached.carry_out(write(4100, 3, 252)).unwrap());
+        });
+        let mut bytes = vec![0; 8192];
+        device.read(AREA.start, &mut bytes).unwrap();
+        let (patched, rest): (Vec<_>, Vec<_>) = (0..8192).partition(|at| (4000..4200).contains(at));
+        assert!(rest.iter().all(|at| bytes[*at] == byte + 1), "round {round}");
+        assert!(patched.iter().all(|at| [byte + 1, 251, 252].contains(&bytes[*at])));
+    }
+}
+
+/// Memory whose writes take a while.
+struct Slow(MemDevice);
+
+impl Device for Slow {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
+        thread::sleep(Duration::from_micros(500));
+        self.0.write(offset, data, fua)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Rule R29: when a grant has ended, nothing runs under it, and nothing begins.
+#[test]
+fn r29_nothing_runs_under_a_grant_that_has_ended() {
+    let (tokens, grants) = grants();
+    let slow = Arc::new(Slow(MemDevice::new(120 * BLOCK_BYTES)));
+    let device: Arc<dyn Device> = slow.clone();
+    for lease in 0..40 {
+        let token = grants.grant(lease, vec![run(3, 1)], &device, AREA).unwrap();
+        let attached = tokens.attach(&token).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let write = || attached.carry_out(write(3 * BLOCK_BYTES, 4096, 0xee));
+                scope.spawn(move || while write().is_ok() {});
+            }
+            thread::sleep(Duration::from_micros(700));
+            grants.revoke(lease, &token).unwrap();
+            let place = AREA.start + 3 * BLOCK_BYTES;
+            slow.0.write(place, &[lease as u8; BLOCK_SIZE], false).unwrap();
+            thread::sleep(Duration::from_millis(2));
+            let mut bytes = [0; BLOCK_SIZE];
+            device.read(place, &mut bytes).unwrap();
+            assert!(bytes == [lease as u8; BLOCK_SIZE], "lease {lease}");
+        });
+    }
+}
+
+/// One connection at a time: the newest.
+#[test]
+fn a_new_connection_takes_the_place_of_the_last() {
+    let (tokens, grants) = grants();
+    let token = grants.grant(1, vec![run(3, 1)], &memory(), AREA).unwrap();
+    let first = tokens.attach(&token).unwrap();
+    assert!(!first.is_over());
+    let second = tokens.attach(&token).unwrap();
+    assert!(first.is_over() && !second.is_over());
+}

@@ -1,0 +1,147 @@
+//! Which blocks of a leased file a program gets, to read and write them at the storage's target by
+//! itself (`docs/design/target.md`, "The data plane").
+
+use super::Call;
+use super::leases::takes_bytes_alone;
+use crate::direct_plane::DirectPlane;
+use crate::staging::capture::Asked;
+use crate::state::State;
+use crate::state::step::{Step, Stop};
+use siftfs_base::{BLOCK_BYTES, BlockRun, Blocks, Error, InodeNr, RangeSet, Result, errno};
+use siftfs_ext4::Mapping;
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Direct, DirectRun, LeaseId, Reply, Target};
+use siftfs_status::Urgency;
+
+/// Runs of blocks that are granted at most.
+const MOST_RUNS: usize = 4096;
+
+impl Call<'_> {
+    pub(super) fn lease_direct(&self, lease: LeaseId, file: Target) -> Result<Reply> {
+        let runtime = self.runtime;
+        let plane = runtime.direct.as_deref().ok_or_else(|| errno(libc::EOPNOTSUPP))?;
+        runtime.seq.check()?;
+        let ino = self.query_step(|st| self.ask_direct(st, lease, file))?;
+        let granted = self.grant_direct(plane, ino, lease);
+        if granted.is_err() {
+            runtime.forget_grant(ino);
+        }
+        granted.map(Reply::Direct)
+    }
+
+    /// From here on until the grant, or its failure, this thread is at it.
+    fn ask_direct(&self, st: &mut State, lease: LeaseId, file: Target) -> Step<InodeNr> {
+        let ino = self.use_lease(st, lease)?;
+        let wanted = st.metadata.tree.target((self.session.id, file), Access::Both)?;
+        if wanted != ino || st.leases.is_recalled(ino) {
+            return Err(errno(libc::ESTALE).into());
+        }
+        st.leases.direct.touch(ino)?;
+        takes_bytes_alone(st, ino)?;
+        st.leases.direct.ask(ino, lease)?;
+        Ok(ino)
+    }
+
+    fn grant_direct(
+        &self,
+        plane: &dyn DirectPlane,
+        ino: InodeNr,
+        lease: LeaseId,
+    ) -> Result<Direct> {
+        let runtime = self.runtime;
+        if !self.is_home(ino)? {
+            let _durable = runtime.fsync(ino, Asked::default())?;
+            let _journaled = runtime.full_commit(ino)?;
+            runtime.checkpoint(Urgency::Emergency)?;
+        }
+        let runs = runtime.drive(libc::EAGAIN, || {
+            let mut st = runtime.lock();
+            if st.fills.meets(ino, &(0..u64::MAX)) {
+                // What it brings may be older than what is written meanwhile.
+                return Err(Stop::Wait(ino, 0..u64::MAX));
+            }
+            self.use_lease(&mut st, lease)?;
+            Ok(st.offer(ino)?)
+        })?;
+        let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
+        match plane.grant(lease, blocks.collect()) {
+            Ok(token) => {
+                runtime.lock().leases.direct.granted(ino);
+                runtime.lease_ended.notify_all();
+                Ok(Direct { token, target: plane.place(), runs })
+            }
+            Err(Error::Refused(why)) => {
+                tracing::warn!(ino, why, "the target grants nothing");
+                Err(errno(libc::EAGAIN))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Is nothing of the file pending?
+    fn is_home(&self, ino: InodeNr) -> Result<bool> {
+        self.query(|st| {
+            st.metadata.tree.load_regular(ino)?;
+            let node = st.metadata.tree.node(ino);
+            Ok(node.overlay.is_empty() && node.dirty_pages == 0 && node.sent.is_empty())
+        })
+    }
+}
+
+impl State {
+    /// Chooses blocks of a file that lie in their homes and nowhere else, so that nothing which is
+    /// staged, journaled or under way will be written to them, now or by a recovery (rule R42).
+    /// The page cache forgets them.
+    fn offer(&mut self, ino: InodeNr) -> Result<Vec<DirectRun>> {
+        let runs = self.homes(ino)?;
+        let mut blocks = RangeSet::<Blocks>::new();
+        for DirectRun { first, count, .. } in &runs {
+            blocks.insert(*first, first + count);
+            self.pages.remove_range(ino, *first, first + count);
+        }
+        self.leases.direct.offer(ino, blocks);
+        Ok(runs)
+    }
+
+    fn homes(&mut self, ino: InodeNr) -> Result<Vec<DirectRun>> {
+        self.metadata.tree.load_regular(ino)?;
+        let node = self.metadata.tree.node(ino);
+        let end = node.size.min(node.inode.size) / BLOCK_BYTES;
+        let (mut runs, mut at) = (Vec::new(), 0);
+        while at < end && runs.len() < MOST_RUNS {
+            let tree = &mut self.metadata.tree;
+            let node = tree.inodes.get(&ino).expect("just loaded");
+            match tree.fs.layout.map(&mut tree.meta, &node.inode, at, end - at)? {
+                Mapping::Mapped { pblk, len, unwritten: false } => {
+                    let len = len.clamp(1, end - at);
+                    self.at_home(ino, DirectRun { first: at, block: pblk, count: len }, &mut runs);
+                    at += len;
+                }
+                Mapping::Mapped { len, .. } | Mapping::Hole { len } => at += len.clamp(1, end - at),
+            }
+        }
+        runs.truncate(MOST_RUNS);
+        Ok(runs)
+    }
+
+    /// The parts of a run of which no byte is newer elsewhere.
+    fn at_home(&self, ino: InodeNr, run: DirectRun, found: &mut Vec<DirectRun>) {
+        let node = self.metadata.tree.node(ino);
+        let end = run.first + run.count;
+        let mut busy = RangeSet::<Blocks>::new();
+        let bytes = (run.first * BLOCK_BYTES, end * BLOCK_BYTES);
+        let dirty =
+            node.data.each().into_iter().flat_map(|data| data.overlapping(bytes.0, bytes.1));
+        let newer = node.overlay.overlapping(bytes.0, bytes.1).map(|part| (part.start, part.end));
+        for (start, end) in dirty.chain(newer) {
+            busy.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        }
+        node.sent.overlapping(run.first, end).for_each(|(start, end)| busy.insert(start, end));
+        let homes = busy.gaps(run.first, end).into_iter().map(|(first, end)| DirectRun {
+            first,
+            block: run.block + (first - run.first),
+            count: end - first,
+        });
+        found.extend(homes);
+    }
+}
