@@ -8,7 +8,7 @@ mod histories;
 #[path = "target/machine.rs"]
 mod machine;
 
-use machine::{Machine, NAME, Way, area};
+use machine::{Machine, NAME, Way};
 use siftfs_base::{BLOCK_SIZE, Error, Rng, SharedBlock};
 use siftfs_device::{Device, FaultDevice, ReadOp, RegionKind, Role, WriteOp};
 use siftfs_device_target::{Target, TargetPlace};
@@ -25,6 +25,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Opens the storage to write it.
+fn opened(machine: &Machine) -> siftfs_base::Result<Arc<Target>> {
+    Target::open(machine.place(), true)
+}
+
+/// The device of the area, by itself.
+fn area(target: &Arc<Target>) -> Arc<dyn Device> {
+    target.devices().area
+}
+
 const SIZE: u64 = 4 << 20;
 const WAYS: [Way; 3] = [Way::SharedMemory, Way::Unix, Way::Tcp];
 
@@ -38,7 +48,7 @@ fn a_device_as_any_other() {
     for way in WAYS {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::start(FaultDevice::new(SIZE, 1), way, dir.path());
-        let target = machine.open().unwrap();
+        let target = opened(&machine).unwrap();
         let device = area(&target);
         assert_eq!(device.size(), SIZE);
         let (mut rng, mut model) = (Rng::new(7), vec![0u8; SIZE as usize]);
@@ -93,7 +103,7 @@ fn a_device_as_any_other() {
 fn durable_writes_and_flushes() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(FaultDevice::new(SIZE, 1), Way::Unix, dir.path());
-    let target = machine.open().unwrap();
+    let target = opened(&machine).unwrap();
     let device = area(&target);
     device.write(0, &[1; 4096], false).unwrap();
     assert_eq!(machine.disk.pending().len(), 1);
@@ -119,7 +129,7 @@ fn a_flush_keeps_its_promise_over_the_targets_power() {
             // Its port would be another one.
             continue;
         }
-        let target = machine.open().unwrap();
+        let target = opened(&machine).unwrap();
         keep(&target);
         let (device, mut rng) = (area(&target), Rng::new(seed));
         let mut model = vec![0u8; SIZE as usize];
@@ -148,7 +158,7 @@ fn a_flush_keeps_its_promise_over_the_targets_power() {
 fn without_a_keeper_a_lost_target_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(FaultDevice::new(SIZE, 1), Way::Unix, dir.path());
-    let target = machine.open().unwrap();
+    let target = opened(&machine).unwrap();
     let device = area(&target);
     device.write(0, &[1; 100], false).unwrap();
     let _machine = machine.power_fails(Way::Unix, 3);
@@ -161,7 +171,7 @@ fn without_a_keeper_a_lost_target_is_lost() {
 fn another_host_has_had_the_volume() {
     let dir = tempfile::tempdir().unwrap();
     let mut machine = Machine::start(FaultDevice::new(SIZE, 1), Way::Unix, dir.path());
-    let target = machine.open().unwrap();
+    let target = opened(&machine).unwrap();
     let device = area(&target);
     target.keep(Box::new(|opened| {
         let mut byte = [0];
@@ -186,14 +196,14 @@ fn another_host_has_had_the_volume() {
 fn one_host_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(FaultDevice::new(SIZE, 1), Way::Unix, dir.path());
-    let first = machine.open().unwrap();
-    let said = machine.open().map(drop).unwrap_err().to_string();
+    let first = opened(&machine).unwrap();
+    let said = opened(&machine).map(drop).unwrap_err().to_string();
     assert!(said.contains("in use"), "{said}");
     first.close();
     assert!(area(&first).read(0, &mut [0]).is_err());
     let begun = Instant::now();
     let again = loop {
-        match machine.open() {
+        match opened(&machine) {
             Ok(target) => break target,
             Err(error) if begun.elapsed() > Duration::from_secs(20) => panic!("{error}"),
             Err(_) => thread::sleep(Duration::from_millis(10)),
@@ -209,7 +219,7 @@ fn a_role_writes_what_is_its_own() {
     let disk = volume(24 << 20);
     let layout = siftfs_volume::read_headers(&disk).unwrap().header;
     let machine = Machine::start(disk, Way::SharedMemory, dir.path());
-    let target = machine.open().unwrap();
+    let target = opened(&machine).unwrap();
     let device = area(&target);
     let lane = layout.lanes[0].offset;
     let (journal, middle) = (layout.journal_offset, layout.area_offset + (1 << 20));
@@ -444,7 +454,7 @@ fn forged_calls_change_nothing_that_is_not_the_hosts() {
     // The target serves on: it was this connection's role alone that had been in the way.
     forger.sender.cut();
     let begun = Instant::now();
-    while let Err(error) = machine.open() {
+    while let Err(error) = opened(&machine) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{error}");
         thread::sleep(Duration::from_millis(10));
     }
@@ -482,5 +492,5 @@ fn other_messages_end_the_connection() {
             }
         }
     }
-    area(&machine.open().unwrap()).write(0, &[1], true).unwrap();
+    area(&opened(&machine).unwrap()).write(0, &[1], true).unwrap();
 }

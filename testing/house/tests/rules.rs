@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 9] = [
     &["shared/wire", "shared/calls", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],
     &["shared/device-target", "runtime", "service", "frontend/ingest", "frontend/remote"],
-    &["placement"],
+    &["placement", "frontend/direct"],
     &["frontend/fuse", "frontend/embed", "frontend/client", "frontend/grantor"],
     &["frontend/cli", "frontend/capi", "frontend/accel"],
     &["frontend/preload"],

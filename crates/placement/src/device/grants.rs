@@ -35,10 +35,15 @@ impl Tokens {
     /// A connection of a program that has this token.
     ///
     /// # Errors
-    /// Refused: there is no such grant, or there is none any more.
+    /// `ESTALE` if the grant has ended, and what was written under it is durable. Refused: there is
+    /// no such grant.
     pub fn attach(&self, token: &Token) -> Result<Attached> {
         let grant = lock(&self.grants).get(token).cloned();
-        let grant = grant.ok_or_else(|| Error::Refused("nothing is granted so".into()))?;
+        let grant = grant.ok_or_else(|| match self.of_ended(token).lost {
+            true => Error::Refused("nothing is granted so".into()),
+            // Its end has made durable what was written.
+            false => Error::Posix(libc::ESTALE),
+        })?;
         let connection = grant.connections.fetch_add(1, Ordering::AcqRel) + 1;
         Ok(Attached { grant, connection })
     }
@@ -344,7 +349,7 @@ impl Attached {
         match &*self.grant.table() {
             Some(table) => work(table),
             // Its end may come before the program has heard of it: that is no offence.
-            None => Err(Error::Link("the grant has ended".into())),
+            None => Err(Error::Posix(libc::ESTALE)),
         }
     }
 }

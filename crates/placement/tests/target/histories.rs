@@ -122,10 +122,12 @@ impl World {
             Some((granted, attached)) if !by_host && blocks(granted).contains(&block) => {
                 attached.read(home(granted, block * BLOCK), &mut found).unwrap();
             }
-            _ => {
+            way => {
+                let taken_back = way.as_ref().is_some_and(|(g, _)| blocks(g).contains(&block));
                 let (session, file) = (&self.program.session, self.handle.into());
                 found = bytes_of(session, file, block * BLOCK, BLOCK as u32);
-                if self.way.take().is_some() {
+                if taken_back {
+                    self.way = None;
                     self.blocks.iter_mut().filter(|b| b.unflushed).for_each(Block::durable);
                 }
             }

@@ -1,9 +1,8 @@
 //! A machine with storage and the process that is its target: it dies with its power, and comes
 //! back with what the disk kept.
 
-use siftfs_base::Result;
-use siftfs_device::{Device, FaultDevice, ProcessDevice, Role, SharedDevice};
-use siftfs_device_target::{Target, TargetPlace};
+use siftfs_device::{FaultDevice, ProcessDevice, Role, SharedDevice};
+use siftfs_device_target::TargetPlace;
 use siftfs_placement::{
     Address, Listener, Media, OpenStorage, Server, ServerOptions, TransportOptions,
 };
@@ -96,11 +95,6 @@ impl Machine {
         self.place.clone()
     }
 
-    /// Opens the storage to write it.
-    pub fn open(&self) -> Result<Arc<Target>> {
-        Target::open(self.place(), true)
-    }
-
     /// The process ends, and its listener with it; calls that had begun are carried out.
     pub fn stop(&mut self) {
         self.server.stop();
@@ -140,9 +134,4 @@ fn accept(listener: Listener, server: Arc<Server>, ending: Arc<AtomicBool>) -> J
         }
         sessions.into_iter().for_each(|session: JoinHandle<()>| session.join().unwrap());
     })
-}
-
-/// The device of the area, by itself.
-pub fn area(target: &Arc<Target>) -> Arc<dyn Device> {
-    target.devices().area
 }

@@ -187,6 +187,8 @@ impl Call<'_> {
                 0 => st.metadata.tree.target_for((self.session.id, file), |a| a.is_some())?,
                 _ => st.metadata.tree.target((self.session.id, file), Access::Read)?,
             };
+            let end = offset.saturating_add(len.into()).div_ceil(BLOCK_BYTES);
+            st.leases.direct.touch_blocks(ino, offset / BLOCK_BYTES, end)?;
             st.read(ino, offset, len)
         })
     }

@@ -61,7 +61,8 @@ pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)
         | R::SetLock { .. }
         | R::Lease { .. }
         | R::LeaseDirect { .. } => return None,
-        R::Read { .. } | R::Write { .. } | R::Append { .. } | R::WriteBack { .. } => Does::Pages,
+        R::Read { .. } => Does::Reads,
+        R::Write { .. } | R::Append { .. } | R::WriteBack { .. } => Does::Pages,
         R::GetXattr { .. } | R::ListXattr { .. } | R::GetFlags { .. } => Does::Asides,
         R::Fsync { .. } => Does::Durable,
         _ => Does::Anything,

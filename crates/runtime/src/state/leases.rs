@@ -57,6 +57,8 @@ pub struct Touch {
 pub enum Does {
     /// It may leave pages of the file in its session's cache.
     Pages,
+    /// It reads bytes, and so may do as well.
+    Reads,
     /// It reads or changes the file in any other way.
     Anything,
     /// It reads what no session that lends changes: extended attributes and flags.
@@ -339,7 +341,8 @@ impl Leases {
         let lends = || self.holders.get(&lease.session).is_some_and(|holding| holding.lends);
         if lease.session == touch.session {
             return match touch.does {
-                Does::Asides | Does::Durable => Ok(()),
+                // What it reads is looked at where it is known.
+                Does::Asides | Does::Durable | Does::Reads => Ok(()),
                 Does::Pages | Does::Anything => self.direct.touch(ino),
             };
         }
@@ -349,7 +352,7 @@ impl Leases {
         match &mut lease.phase {
             Phase::Draining { touched, pages } => {
                 *touched = true;
-                *pages |= touch.does == Does::Pages;
+                *pages |= matches!(touch.does, Does::Pages | Does::Reads);
                 Ok(())
             }
             Phase::Granted | Phase::Recalled => Err(Stop::Recall(ino)),

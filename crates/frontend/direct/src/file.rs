@@ -1,0 +1,274 @@
+//! Reading and writing one file.
+
+use crate::state::{Opened, State};
+use crate::way::Piece;
+use siftfs_base::{Error, Result, errno};
+use siftfs_proto::{LeaseId, Reply, Request, SetAttr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Largest piece of a request to the host, in bytes.
+const PIECE: u64 = 1 << 20;
+/// Ways that one call tries: each may end while it is at it.
+const TRIES: usize = 8;
+
+/// An open file. Calls from several threads are made at once, and their bytes come in any order
+/// where they meet; a call that begins behind an answer comes behind what was answered. Closed when
+/// dropped.
+pub struct DirectFile {
+    opened: Arc<Opened>,
+}
+
+/// Why a call is to be tried another way.
+enum Again {
+    /// The grant, or its connection, is not there any more.
+    Way(u64),
+    /// The lease has ended.
+    Lease(LeaseId),
+    /// It fails by any way.
+    Failed(Error),
+}
+
+impl DirectFile {
+    pub(crate) fn new(opened: Arc<Opened>) -> Self {
+        Self { opened }
+    }
+
+    /// Up to `len` bytes from `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        self.try_ways(|state| self.read_once(state, offset, len as u64))
+    }
+
+    /// Writes all of `data` at `offset`. Not durable before a sync.
+    ///
+    /// # Errors
+    /// Those of pwrite(2). Any part may be written then.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.try_ways(|state| self.write_once(state, offset, data))
+    }
+
+    /// fdatasync(2): every write that was answered is durable.
+    ///
+    /// # Errors
+    /// `EIO` if something that was written may be lost, once; what the storage reports.
+    pub fn sync_data(&self) -> Result<()> {
+        self.try_ways(|state| self.sync_once(state))?;
+        self.tell_doubt()
+    }
+
+    /// fsync(2): as [`DirectFile::sync_data`], and the file's times and name are durable.
+    ///
+    /// # Errors
+    /// As [`DirectFile::sync_data`].
+    pub fn sync_all(&self) -> Result<()> {
+        let opened = &self.opened;
+        let state = opened.reach();
+        opened.given.store(false, Ordering::Release);
+        let unflushed = opened.unflushed.swap(false, Ordering::AcqRel);
+        // The host has the target flush what is granted.
+        let synced = opened.shared.call(self.fsync(false)).map(drop);
+        let life = state.life;
+        drop(state);
+        if synced.is_err() {
+            opened.given.store(true, Ordering::Release);
+            opened.unflushed.store(unflushed, Ordering::Release);
+        }
+        if synced.is_err() {
+            // The grant may be lost with what was written, which is told here.
+            opened.lost_way(life);
+        }
+        let in_doubt = opened.take_doubt();
+        synced?;
+        if in_doubt { Err(errno(libc::EIO)) } else { Ok(()) }
+    }
+
+    /// Sets the size; what is beyond the old end reads as zeros. Not durable before a sync.
+    ///
+    /// # Errors
+    /// Those of ftruncate(2).
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        // The lease has a size of its own.
+        self.opened.give_up();
+        let (file, set) =
+            (self.opened.handle.into(), SetAttr { size: Some(size), ..SetAttr::default() });
+        self.opened.shared.call(Request::SetAttr { file, set, times: true })?;
+        self.opened.given.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Is anything of the file granted now, so that it is read and written at the target?
+    pub fn is_direct(&self) -> bool {
+        self.opened.reach().way.as_ref().is_some_and(|way| way.blocks() > 0)
+    }
+
+    fn tell_doubt(&self) -> Result<()> {
+        if !self.opened.take_doubt() {
+            return Ok(());
+        }
+        // The host has found the same, and would tell it by its next fsync.
+        let _ = self.opened.shared.call(self.fsync(true));
+        Err(errno(libc::EIO))
+    }
+
+    /// Makes one call by the way that there is, and by another one where that has ended.
+    fn try_ways<T>(
+        &self,
+        mut attempt: impl FnMut(&State) -> std::result::Result<T, Again>,
+    ) -> Result<T> {
+        for _ in 0..TRIES {
+            let again = {
+                let state = self.opened.reach();
+                match attempt(&state) {
+                    Ok(done) => return Ok(done),
+                    Err(again) => again,
+                }
+            };
+            match again {
+                Again::Way(life) => self.opened.lost_way(life),
+                Again::Lease(lease) => self.opened.lost_lease(lease),
+                Again::Failed(error) => return Err(error),
+            }
+        }
+        Err(errno(libc::EIO))
+    }
+
+    fn read_once(
+        &self,
+        state: &State,
+        offset: u64,
+        len: u64,
+    ) -> std::result::Result<Vec<u8>, Again> {
+        let Some(way) = &state.way else { return self.read_by_host(offset, len) };
+        let size = self.opened.size.load(Ordering::Acquire);
+        let end = size.min(offset.saturating_add(len));
+        let mut bytes = Vec::new();
+        for Piece { file, area } in way.pieces(offset..end.max(offset)) {
+            let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
+            match area {
+                Some(area) => {
+                    let mut part = vec![0; len];
+                    let read = way.attached().read(area, &mut part);
+                    read.map_err(|error| of_way(state, error))?;
+                    bytes.extend(part);
+                }
+                None => {
+                    self.opened.beside.fetch_add(1, Ordering::Relaxed);
+                    bytes.extend(self.read_by_host(file.start, file.end - file.start)?);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn read_by_host(&self, offset: u64, len: u64) -> std::result::Result<Vec<u8>, Again> {
+        let (mut bytes, file) = (Vec::new(), self.opened.handle.into());
+        while (bytes.len() as u64) < len {
+            let want = (len - bytes.len() as u64).min(PIECE) as u32;
+            let offset = offset + bytes.len() as u64;
+            let read = self.opened.shared.call(Request::Read { file, offset, len: want });
+            let before = bytes.len();
+            match read.map_err(Again::Failed)? {
+                Reply::Blocks(blocks) => {
+                    blocks.parts().for_each(|part| bytes.extend_from_slice(part));
+                }
+                other => bytes.extend(other.data().map_err(Again::Failed)?),
+            }
+            if bytes.len() == before {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn write_once(
+        &self,
+        state: &State,
+        offset: u64,
+        data: &[u8],
+    ) -> std::result::Result<(), Again> {
+        let end = offset.checked_add(data.len() as u64);
+        let end = end.ok_or_else(|| Again::Failed(errno(libc::EFBIG)))?;
+        let pieces = match &state.way {
+            Some(way) => way.pieces(offset..end),
+            None => vec![Piece { file: offset..end, area: None }],
+        };
+        let mut left = data;
+        for Piece { file, area } in pieces {
+            let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
+            let (part, rest) = left.split_at_checked(len).unwrap_or((left, &[]));
+            match (area, &state.way) {
+                (Some(area), Some(way)) => {
+                    let written = way.attached().write(area, part, false);
+                    // What failed may have been written in part.
+                    self.opened.unflushed.store(true, Ordering::Release);
+                    written.map_err(|error| of_way(state, error))?;
+                }
+                _ => self.give(state.lease, file.start, part)?,
+            }
+            left = rest;
+        }
+        Ok(())
+    }
+
+    /// Gives bytes to the host: under the lease, or as anybody does.
+    fn give(
+        &self,
+        lease: Option<LeaseId>,
+        offset: u64,
+        data: &[u8],
+    ) -> std::result::Result<(), Again> {
+        let opened = &self.opened;
+        opened.beside.fetch_add(1, Ordering::Relaxed);
+        for (at, part) in (offset..).step_by(PIECE as usize).zip(data.chunks(PIECE as usize)) {
+            let data = part.to_vec().into();
+            let request = match lease {
+                Some(lease) => Request::LeaseWrite { lease, offset: at, data, time: None },
+                None => Request::write(opened.handle, at, data),
+            };
+            let written = opened.shared.call(request).and_then(Reply::written);
+            opened.given.store(true, Ordering::Release);
+            match (written, lease) {
+                (Err(Error::Posix(libc::ESTALE)), Some(lease)) => return Err(Again::Lease(lease)),
+                (Err(error), _) => return Err(Again::Failed(error)),
+                (Ok(_), _) => {
+                    opened.size.fetch_max(at + part.len() as u64, Ordering::AcqRel);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {
+        let opened = &self.opened;
+        if opened.unflushed.swap(false, Ordering::AcqRel)
+            && let Some(way) = &state.way
+            && let Err(error) = way.attached().flush()
+        {
+            opened.unflushed.store(true, Ordering::Release);
+            return Err(of_way(state, error));
+        }
+        if opened.given.swap(false, Ordering::AcqRel) || state.lease.is_none() {
+            let synced = opened.shared.call(self.fsync(true));
+            synced.map_err(|error| {
+                opened.given.store(true, Ordering::Release);
+                Again::Failed(error)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn fsync(&self, datasync: bool) -> Request {
+        Request::Fsync { file: self.opened.handle.into(), datasync }
+    }
+}
+
+/// A call at the target failed: is there another way?
+fn of_way(state: &State, error: Error) -> Again {
+    match error {
+        Error::Link(_) | Error::Posix(libc::ESTALE) | Error::Refused(_) => Again::Way(state.life),
+        other => Again::Failed(other),
+    }
+}

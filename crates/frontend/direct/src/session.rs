@@ -1,0 +1,162 @@
+//! A session that may hold leases, and the thread that returns those that are recalled.
+
+use crate::file::DirectFile;
+use crate::state::Opened;
+use siftfs_base::{Error, InodeNr, Result};
+use siftfs_device_target::TargetPlace;
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Credentials, FileService, Holder, LeaseId, Reply, Request};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How a program reaches the target that a host names, as `target:ADDRESS/VOLUME`.
+pub type Reach = Box<dyn Fn(&str) -> Result<TargetPlace> + Send + Sync>;
+
+/// How often the leases in use are kept, until a host says how long one lasts.
+const KEEP: Duration = Duration::from_millis(500);
+
+/// A session of the file protocol, for files that are read and written at the target.
+pub struct Session {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the files of a session share.
+pub(crate) struct Shared {
+    service: Arc<dyn FileService>,
+    reach: Reach,
+    leased: Mutex<HashMap<LeaseId, Weak<Opened>>>,
+    keep: Mutex<Duration>,
+    orders: Mutex<Sender<Order>>,
+}
+
+/// What the session's thread is to do.
+enum Order {
+    Return(LeaseId),
+    End,
+}
+
+/// Tells the session's thread, and waits for nothing.
+struct Recalls(Mutex<Sender<Order>>);
+
+impl Holder for Recalls {
+    fn recall(&self, lease: LeaseId) {
+        let orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A session that has ended has returned everything.
+        let _ = orders.send(Order::Return(lease));
+    }
+}
+
+impl Session {
+    /// Opens a session by `open`, which is given what the host tells of its leases.
+    ///
+    /// # Errors
+    /// Those of `open`; no thread can be started.
+    pub fn open(
+        reach: Reach,
+        open: impl FnOnce(Arc<dyn Holder>) -> Result<Arc<dyn FileService>>,
+    ) -> Result<Self> {
+        let (tell, told) = channel();
+        let service = open(Arc::new(Recalls(Mutex::new(tell.clone()))))?;
+        let (leased, keep, orders) = (Mutex::default(), Mutex::new(KEEP), Mutex::new(tell));
+        let shared = Arc::new(Shared { service, reach, leased, keep, orders });
+        let own = shared.clone();
+        let thread = thread::Builder::new().name("siftfs-direct".into());
+        let thread = thread.spawn(move || own.run(&told));
+        let thread = thread.map_err(|e| Error::Refused(format!("no thread: {e}")))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Opens a regular file to read and write it. It is of use through the host alone, where the
+    /// target grants nothing of it.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn file(&self, ino: InodeNr) -> Result<DirectFile> {
+        let handle = self.shared.call(Request::open(ino, Access::Both))?.opened()?;
+        Ok(DirectFile::new(Opened::new(self.shared.clone(), handle)))
+    }
+
+    /// The session itself.
+    pub fn service(&self) -> &Arc<dyn FileService> {
+        &self.shared.service
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = lock(&self.shared.orders).send(Order::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // The host ends what is left; there is nobody to tell.
+        let _ = self.shared.call(Request::EndSession);
+    }
+}
+
+impl Shared {
+    /// One request of the session.
+    pub fn call(&self, req: Request) -> Result<Reply> {
+        self.service.call(&Credentials::default(), req)
+    }
+
+    /// Where the target is that a host names.
+    pub fn place(&self, target: &str) -> Result<TargetPlace> {
+        (self.reach)(target)
+    }
+
+    /// A lease that lasts for `term` without a use is a file's.
+    pub fn note(&self, lease: LeaseId, term: Duration, file: &Arc<Opened>) {
+        *lock(&self.keep) = term / 4;
+        lock(&self.leased).insert(lease, Arc::downgrade(file));
+    }
+
+    /// A lease has ended.
+    pub fn forget(&self, lease: LeaseId) {
+        lock(&self.leased).remove(&lease);
+    }
+
+    fn run(&self, told: &Receiver<Order>) {
+        let mut kept = Instant::now();
+        loop {
+            let keep = *lock(&self.keep);
+            match told.recv_timeout(keep.saturating_sub(kept.elapsed())) {
+                Ok(Order::Return(lease)) => self.give_back(lease),
+                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if kept.elapsed() >= keep {
+                kept = Instant::now();
+                self.keep_used();
+            }
+        }
+    }
+
+    fn give_back(&self, lease: LeaseId) {
+        let file = lock(&self.leased).get(&lease).and_then(Weak::upgrade);
+        match file {
+            Some(file) => file.give_back(lease),
+            // Its file has not read the answer that grants it, or is gone.
+            None => drop(self.call(Request::LeaseReturn { lease })),
+        }
+    }
+
+    /// Keeps the leases whose files were used since this was done last.
+    fn keep_used(&self) {
+        let files: Vec<_> =
+            lock(&self.leased).iter().map(|(lease, file)| (*lease, file.clone())).collect();
+        for (lease, file) in files {
+            if file.upgrade().is_some_and(|file| file.was_used()) {
+                // One that has ended is found so by its file's next call.
+                let _ = self.call(Request::LeaseKeep { lease });
+            }
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

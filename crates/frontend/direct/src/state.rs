@@ -1,0 +1,240 @@
+//! What a program has of one file: its lease, the way to what is granted, and what is not durable.
+
+use crate::session::Shared;
+use crate::way::{Fate, Way};
+use siftfs_base::{Error, Result};
+use siftfs_proto::{Handle, LeaseId, Request};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+/// Pauses before a lease, or a grant, is asked for again: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// Calls that go beside what is granted before more is asked for.
+const BESIDE: u64 = 64;
+
+/// An open file.
+pub(crate) struct Opened {
+    pub shared: Arc<Shared>,
+    pub handle: Handle,
+    state: RwLock<State>,
+    /// The file's size while there is a lease.
+    pub size: AtomicU64,
+    used: AtomicBool,
+    /// Calls since the last grant that went to the host.
+    pub beside: AtomicU64,
+    /// Something was written to the target since the last flush began.
+    pub unflushed: AtomicBool,
+    /// Something was given to the host since the last fsync began.
+    pub given: AtomicBool,
+    /// What was written to the target may be lost, which was not told.
+    in_doubt: AtomicBool,
+}
+
+/// How the file is reached. Calls hold it to read.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Nobody else uses the file.
+    pub lease: Option<LeaseId>,
+    /// Of a file with a lease.
+    pub way: Option<Way>,
+    /// Counts the ways.
+    pub life: u64,
+    next: Option<Instant>,
+    pause: Option<Duration>,
+    /// The host has said that nothing is ever granted of it.
+    never: bool,
+}
+
+impl Opened {
+    pub fn new(shared: Arc<Shared>, handle: Handle) -> Arc<Self> {
+        let (state, size, used, beside) = Default::default();
+        let (unflushed, given, in_doubt) = Default::default();
+        Arc::new(Self { shared, handle, state, size, used, beside, unflushed, given, in_doubt })
+    }
+
+    /// How the file is reached now, which does not change as long as this is held. Asks for a lease,
+    /// or for more, where that is due.
+    pub fn reach(self: &Arc<Self>) -> RwLockReadGuard<'_, State> {
+        self.used.store(true, Ordering::Relaxed);
+        let state = self.read();
+        if !state.is_due(self.beside.load(Ordering::Relaxed)) {
+            return state;
+        }
+        drop(state);
+        self.ask();
+        self.read()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Was it used since this was asked last?
+    pub fn was_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// May something be lost that was not told? It is from here on.
+    pub fn take_doubt(&self) -> bool {
+        self.in_doubt.swap(false, Ordering::AcqRel)
+    }
+
+    fn ask(self: &Arc<Self>) {
+        let mut state = self.write();
+        if !state.is_due(self.beside.load(Ordering::Relaxed)) {
+            return;
+        }
+        let before = state.way.as_ref().map_or(0, Way::blocks);
+        match self.granted(&mut state) {
+            Ok(()) if state.way.as_ref().is_some_and(|way| way.blocks() > before) => {
+                (state.next, state.pause) = (None, None);
+            }
+            Ok(()) => state.wait(),
+            Err(Error::Posix(libc::EOPNOTSUPP)) => state.never = true,
+            Err(error) => {
+                tracing::debug!(%error, "nothing is granted");
+                state.wait();
+            }
+        }
+        self.beside.store(0, Ordering::Relaxed);
+    }
+
+    fn granted(self: &Arc<Self>, state: &mut State) -> Result<()> {
+        let file = self.handle.into();
+        let lease = match state.lease {
+            Some(lease) => lease,
+            None => {
+                let asked = Request::Lease { file, writers: None };
+                let (lease, term) = self.shared.call(asked)?.leased()?;
+                self.shared.note(lease, term, self);
+                state.lease = Some(lease);
+                let attr = self.shared.call(Request::GetAttr { file })?.attr()?;
+                self.size.store(attr.size, Ordering::Release);
+                lease
+            }
+        };
+        // The last grant ends with this.
+        self.settle(state.way.take());
+        let direct = match self.shared.call(Request::LeaseDirect { lease, file }) {
+            Ok(direct) => direct.direct()?,
+            Err(error) => {
+                if error.errno() == libc::ESTALE {
+                    self.end_lease(state);
+                }
+                return Err(error);
+            }
+        };
+        state.life += 1;
+        state.way = Some(Way::open(self.shared.place(&direct.target)?, direct)?);
+        Ok(())
+    }
+
+    /// The way of this `life` did not do: the connection is lost, or the grant has ended. The caller
+    /// holds nothing.
+    pub fn lost_way(&self, life: u64) {
+        let mut state = self.write();
+        if state.life != life {
+            // Another thread found it first.
+            return;
+        }
+        state.life += 1;
+        match state.way.take().map(Way::again) {
+            Some(Ok(way)) => state.way = Some(way),
+            Some(Err(fate)) => {
+                let unflushed = self.unflushed.swap(false, Ordering::AcqRel);
+                self.note_fate(unflushed, fate);
+            }
+            None => {}
+        }
+        state.wait();
+    }
+
+    /// The lease is over, as the host says. The caller holds nothing.
+    pub fn lost_lease(&self, lease: LeaseId) {
+        let mut state = self.write();
+        if state.lease == Some(lease) {
+            self.end_lease(&mut state);
+            state.wait();
+        }
+    }
+
+    fn end_lease(&self, state: &mut State) {
+        self.settle(state.way.take());
+        if let Some(lease) = state.lease.take() {
+            self.shared.forget(lease);
+        }
+    }
+
+    /// What was written by a way that is given up is durable, or in doubt.
+    fn settle(&self, last: Option<Way>) {
+        if let Some(way) = last
+            && self.unflushed.swap(false, Ordering::AcqRel)
+        {
+            self.note_fate(true, way.settle());
+        }
+    }
+
+    fn note_fate(&self, unflushed: bool, fate: Fate) {
+        if unflushed && fate == Fate::Unknown {
+            self.in_doubt.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns a lease that others want, once the calls under way have ended.
+    pub fn give_back(&self, lease: LeaseId) {
+        let mut state = self.write();
+        if state.lease == Some(lease) {
+            self.return_lease(&mut state);
+            state.wait();
+        }
+        self.shared.forget(lease);
+    }
+
+    /// Returns the lease, if there is one.
+    pub fn give_up(&self) {
+        self.return_lease(&mut self.write());
+    }
+
+    fn return_lease(&self, state: &mut State) {
+        let lease = state.lease;
+        self.end_lease(state);
+        if let Some(lease) = lease {
+            // Where this fails, the host has ended it.
+            let _ = self.shared.call(Request::LeaseReturn { lease });
+        }
+    }
+
+    /// Gives everything up, as close(2) does.
+    fn close(&self) {
+        self.give_up();
+        let _ = self.shared.call(Request::Release { handle: self.handle });
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl State {
+    fn is_due(&self, beside: u64) -> bool {
+        let wants = match self.way.as_ref().map(Way::blocks) {
+            None => true,
+            Some(0) => beside > 0,
+            Some(_) => beside >= BESIDE,
+        };
+        wants && !self.never && self.next.is_none_or(|next| Instant::now() >= next)
+    }
+
+    /// Nothing is asked for until a while has gone by, twice as long as the last time.
+    fn wait(&mut self) {
+        let pause = self.pause.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));
+        (self.pause, self.next) = (Some(pause), Some(Instant::now() + pause));
+    }
+}

@@ -1,0 +1,238 @@
+//! Files that are read and written at the target, as a program sees them, and as the others do.
+
+#[path = "../../../placement/tests/target/machine.rs"]
+mod machine;
+
+use machine::{Machine, Way};
+use siftfs_base::Rng;
+use siftfs_device::{Device, FaultDevice};
+use siftfs_device_target::TargetPlace;
+use siftfs_direct::{DirectFile, Session};
+use siftfs_placement::{
+    Dial, LocalVolume, MkfsOptions, OpenOptions, ServicePlace, TransportOptions, mkfs_on,
+};
+use siftfs_proto::compound::Access;
+use siftfs_proto::*;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn volume() -> FaultDevice {
+    let disk = Arc::new(FaultDevice::new(48 << 20, 1));
+    let any: Arc<dyn Device> = disk.clone();
+    let opts = MkfsOptions { log_size: Some(6 << 20), lanes: 1, ..MkfsOptions::default() };
+    mkfs_on(any, &opts).expect("mkfs");
+    FaultDevice::from_image(disk.contents(), 1)
+}
+
+/// A host without storage of its own; its Service is in the target.
+fn host(machine: &Machine) -> LocalVolume {
+    let (target, options) = (machine.place(), TransportOptions::default());
+    let dial = Dial { address: target.address.clone(), options, secured: None };
+    let service = Some(ServicePlace { connector: Arc::new(dial), fallback: None });
+    let opts = OpenOptions { target: Some(target), service, ..OpenOptions::default() };
+    LocalVolume::open(Path::new("target:test"), &opts, &mut |_, _, _| {}).unwrap()
+}
+
+fn session(v: &LocalVolume) -> Session {
+    let reach = |target: &str| {
+        let named = TargetPlace::parse(target).expect("a target").expect("an address");
+        let options = TransportOptions::default();
+        Ok(TargetPlace { address: named.0, volume: named.1, options, secured: None })
+    };
+    let opening = Opening::user(0, 0, Rights::all());
+    Session::open(Box::new(reach), |holder| v.holder(opening, holder)).unwrap()
+}
+
+fn user(v: &LocalVolume) -> Arc<dyn FileService> {
+    v.session(Opening::user(0, 0, Rights::all())).unwrap()
+}
+
+fn ask(session: &Arc<dyn FileService>, req: Request) -> Reply {
+    session.call(&Credentials::default(), req).unwrap()
+}
+
+/// A new file.
+fn create(session: &Session, name: &str) -> DirectFile {
+    let new = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
+    let (attr, handle) = ask(session.service(), new).created().unwrap();
+    let file = session.file(attr.ino).unwrap();
+    ask(session.service(), Request::Release { handle });
+    file
+}
+
+fn open(session: &Arc<dyn FileService>, name: &str) -> Handle {
+    let found = ask(session, Request::Lookup { parent: ROOT_INO, name: name.into() });
+    let ino = found.attr().unwrap().ino;
+    ask(session, Request::open(ino, Access::Both)).opened().unwrap()
+}
+
+/// All bytes of a file, as another user reads them.
+fn all(session: &Arc<dyn FileService>, handle: Handle) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let (file, offset) = (handle.into(), bytes.len() as u64);
+        let read = ask(session, Request::Read { file, offset, len: 1 << 16 });
+        match read.data().unwrap() {
+            more if more.is_empty() => return bytes,
+            more => bytes.extend(more),
+        }
+    }
+}
+
+fn until_direct(file: &DirectFile) {
+    let begun = Instant::now();
+    while !file.is_direct() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is granted");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| rng.below(256) as u8).collect()
+}
+
+/// A file is one file, whichever way its bytes go, and whoever comes in between.
+#[test]
+fn one_file_by_all_ways() {
+    for (way, seed) in [(Way::SharedMemory, 1), (Way::Unix, 2), (Way::Tcp, 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::start(volume(), way, dir.path());
+        let v = host(&machine);
+        let (program, other, mut rng) = (session(&v), user(&v), Rng::new(seed));
+        let file = create(&program, "f");
+        let (mut model, mut direct) = (Vec::new(), 0);
+        for round in 0..900 {
+            let len = [1, 100, 4096, 5000, 70_000][rng.below(5) as usize];
+            let at = rng.below(model.len() as u64 + 9000);
+            match rng.below(40) {
+                // Not so often that the host leaves the file alone.
+                0 if rng.chance(20) => {
+                    // Whoever else wants the file has it, with all that was written.
+                    let handle = open(&other, "f");
+                    assert!(all(&other, handle) == model, "{way:?}, round {round}");
+                    let place = rng.below(model.len() as u64 + 1);
+                    ask(&other, Request::write(handle, place, b"others".to_vec()));
+                    let end = model.len().max(place as usize + 6);
+                    model.resize(end, 0);
+                    model[place as usize..place as usize + 6].copy_from_slice(b"others");
+                    ask(&other, Request::Release { handle });
+                }
+                1 => file.sync_all().unwrap(),
+                2..5 => file.sync_data().unwrap(),
+                5 if !model.is_empty() && rng.chance(20) => {
+                    let size = rng.below(2 * model.len() as u64) as usize;
+                    file.set_len(size as u64).unwrap();
+                    model.resize(size, 0);
+                }
+                6..20 => {
+                    let found = file.read_at(at, len).unwrap();
+                    let end = model.len().min(at as usize + len);
+                    assert!(found == model.get(at as usize..end).unwrap_or(&[]), "round {round}");
+                }
+                _ => {
+                    let data = bytes(&mut rng, len);
+                    file.write_at(at, &data).unwrap();
+                    model.resize(model.len().max(at as usize + len), 0);
+                    model[at as usize..at as usize + len].copy_from_slice(&data);
+                }
+            }
+            direct += u32::from(file.is_direct());
+        }
+        assert!(direct > 100, "{way:?}: {direct} of 900 rounds had something granted");
+        drop(file);
+        let handle = open(&other, "f");
+        assert!(all(&other, handle) == model, "{way:?}");
+        drop(program);
+        v.close().unwrap();
+    }
+}
+
+/// Two programs, and several threads of each, that want one file all the time: each write is there,
+/// and nobody waits for ever.
+#[test]
+fn programs_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let (first, second) = (session(&v), session(&v));
+    let file = create(&first, "f");
+    let ino = ask(second.service(), Request::Lookup { parent: ROOT_INO, name: "f".into() });
+    let other = second.file(ino.attr().unwrap().ino).unwrap();
+    file.write_at(0, &[0; 64 << 12]).unwrap();
+    file.sync_all().unwrap();
+    until_direct(&file);
+    let over = AtomicBool::new(false);
+    let work = |file: &DirectFile, own: u8| {
+        let (mut newest, mut round, at) = (0, 0, u64::from(own) * 8000);
+        while !over.load(Ordering::SeqCst) {
+            round = round % 250 + 1;
+            file.write_at(at, &[round; 5000]).unwrap();
+            newest = round;
+            assert!(file.read_at(at, 5000).unwrap() == [round; 5000], "thread {own}");
+            if round % 16 == 0 {
+                file.sync_data().unwrap();
+            }
+        }
+        newest
+    };
+    let newest: Vec<u8> = thread::scope(|scope| {
+        let of = |own: u8| if own % 2 == 0 { &file } else { &other };
+        let threads: Vec<_> = (0..6).map(|own| scope.spawn(move || work(of(own), own))).collect();
+        thread::sleep(Duration::from_secs(3));
+        over.store(true, Ordering::SeqCst);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let reader = user(&v);
+    let handle = open(&reader, "f");
+    let found = all(&reader, handle);
+    for (own, newest) in newest.into_iter().enumerate() {
+        assert!(found[own * 8000..][..5000] == [newest; 5000], "thread {own}");
+    }
+    drop((file, other, first, second));
+    v.close().unwrap();
+}
+
+/// What was synced outlives the target's power; where something may be lost, a sync says so, once;
+/// and the file is direct again.
+#[test]
+fn a_target_that_loses_its_power() {
+    for seed in 0..6 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut machine = Machine::start(volume(), Way::SharedMemory, dir.path());
+        let v = host(&machine);
+        let program = session(&v);
+        let (file, mut rng) = (create(&program, "f"), Rng::new(seed));
+        let mut model = bytes(&mut rng, 40 << 12);
+        file.write_at(0, &model).unwrap();
+        file.sync_all().unwrap();
+        for round in 0..3 {
+            until_direct(&file);
+            for _ in 0..20 {
+                let (at, data) = (rng.below(39 << 12), bytes(&mut rng, 4096));
+                file.write_at(at, &data).unwrap();
+                model[at as usize..][..4096].copy_from_slice(&data);
+            }
+            file.sync_data().unwrap();
+            let unsynced = rng.chance(50);
+            if unsynced {
+                file.write_at(0, &[round; 4096]).unwrap();
+            }
+            machine = machine.power_fails(Way::SharedMemory, rng.below(u64::MAX));
+            let synced = [file.sync_data(), file.sync_all(), file.sync_all()];
+            let told = synced.iter().filter(|synced| synced.is_err()).count();
+            assert!(told <= 1, "it is told once: {synced:?}");
+            assert!(told == 1 || !unsynced, "seed {seed}: it is told that something may be lost");
+            let found = file.read_at(0, 40 << 12).unwrap();
+            assert!(found[4096..] == model[4096..], "seed {seed}: what was synced");
+            assert!(unsynced || found == model, "seed {seed}");
+            file.write_at(0, &model[..4096]).unwrap();
+            file.sync_data().unwrap();
+        }
+        drop(file);
+        drop(program);
+        v.close().unwrap();
+    }
+}
