@@ -29,7 +29,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use siftfs::Volume;
 use siftfs_base::Rng;
-use siftfs_calls::{Claim, FromServer, Opening, Returning, ToServer};
+use siftfs_calls::{Claim, FromServer, Leases, Opening, Returning, ToServer};
 use siftfs_proto::{Credentials, ROOT_INO, Request};
 use siftfs_rig::hostile::{NOBODY, become_user};
 use siftfs_rig::place::{Failed, Place, Result};
@@ -294,7 +294,7 @@ fn comes_back(door: Door, client: u64, watch: &Arc<Watch>) -> JoinHandle<io::Res
         let calls = watch.calls("a client that comes back");
         let returning = Some(Returning { client, instance: 0 });
         let (volume, claim) = (String::new(), Claim::Kernel);
-        let opening = Opening { volume, claim, caches: false, lends: false, returning };
+        let opening = Opening { volume, claim, caches: false, leases: Leases::None, returning };
         let needle = Arc::new(Needle::new("nothing is searched for here"));
         let mut wire = Wire::greet(&door, &needle)?;
         wire.send(&ToServer::Open(Box::new(opening)))?;

@@ -7,7 +7,7 @@ mod samples;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use siftfs_base::SystemClock;
-use siftfs_calls::{Claim, FileProtocol, FromServer, Opening, ToServer};
+use siftfs_calls::{Claim, FileProtocol, FromServer, Leases, Opening, ToServer};
 use siftfs_codec::{Encoded, Message};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
@@ -41,8 +41,8 @@ fn raw(setup: &Setup) -> CallerEnd<FileProtocol> {
 }
 
 fn opening(claim: Claim) -> ToServer {
-    let (volume, caches, lends, returning) = (String::new(), false, false, None);
-    ToServer::Open(Box::new(Opening { volume, claim, caches, lends, returning }))
+    let (volume, caches, leases, returning) = (String::new(), false, Leases::None, None);
+    ToServer::Open(Box::new(Opening { volume, claim, caches, leases, returning }))
 }
 
 fn opened(setup: &Setup, claim: Claim) -> CallerEnd<FileProtocol> {

@@ -2,7 +2,7 @@
 //! may do, what they are told, and what an agent gets that breaks the rules.
 
 use siftfs_base::{BLOCK_SIZE, Error, InodeNr, Result, SharedBlock, SystemClock};
-use siftfs_calls::{Claim, FileProtocol, FromServer, Opening, Returning, ToServer};
+use siftfs_calls::{Claim, FileProtocol, FromServer, Leases, Opening, Returning, ToServer};
 use siftfs_device::MemDevice;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::compound::Access;
@@ -198,7 +198,8 @@ fn raw(setup: &Setup, opening: Opening) -> CallerEnd<FileProtocol> {
 }
 
 fn opening(claim: Claim, caches: bool, lends: bool) -> Opening {
-    Opening { volume: String::new(), claim, caches, lends, returning: None }
+    let leases = if lends { Leases::Lent } else { Leases::None };
+    Opening { volume: String::new(), claim, caches, leases, returning: None }
 }
 
 /// What the server says before it ends the connection.

@@ -1,6 +1,8 @@
 //! Two processes: a mount and the device process that does its background work. Needs root,
 //! `/dev/fuse` and e2fsprogs.
 
+#[path = "device/direct.rs"]
+mod direct;
 #[path = "device/discards.rs"]
 mod discards;
 #[path = "device/lies.rs"]

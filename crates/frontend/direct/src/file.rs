@@ -69,7 +69,7 @@ impl DirectFile {
         opened.given.store(false, Ordering::Release);
         let unflushed = opened.unflushed.swap(false, Ordering::AcqRel);
         // The host has the target flush what is granted.
-        let synced = opened.shared.call(self.fsync(false)).map(drop);
+        let synced = self.sync_host(false, unflushed);
         let life = state.life;
         drop(state);
         if synced.is_err() {
@@ -109,7 +109,7 @@ impl DirectFile {
             return Ok(());
         }
         // The host has found the same, and would tell it by its next fsync.
-        let _ = self.opened.shared.call(self.fsync(true));
+        let _ = self.sync_host(true, true);
         Err(errno(libc::EIO))
     }
 
@@ -251,8 +251,7 @@ impl DirectFile {
             return Err(of_way(state, error));
         }
         if opened.given.swap(false, Ordering::AcqRel) || state.lease.is_none() {
-            let synced = opened.shared.call(self.fsync(true));
-            synced.map_err(|error| {
+            self.sync_host(true, false).map_err(|error| {
                 opened.given.store(true, Ordering::Release);
                 Again::Failed(error)
             })?;
@@ -260,8 +259,15 @@ impl DirectFile {
         Ok(())
     }
 
-    fn fsync(&self, datasync: bool) -> Request {
-        Request::Fsync { file: self.opened.handle.into(), datasync }
+    /// fsync(2) by the host. It says once that something may be lost which was written under a grant
+    /// that was: of no concern where nothing was that had not been flushed.
+    fn sync_host(&self, datasync: bool, unflushed: bool) -> Result<()> {
+        let file = self.opened.handle.into();
+        let fsync = || self.opened.shared.call(Request::Fsync { file, datasync }).map(drop);
+        match fsync() {
+            Err(Error::Posix(libc::EIO)) if !unflushed => fsync(),
+            synced => synced,
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use crate::file::DirectFile;
 use crate::state::Opened;
-use siftfs_base::{Error, InodeNr, Result};
+use siftfs_base::{Error, Result};
 use siftfs_device_target::TargetPlace;
-use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, FileService, Holder, LeaseId, Reply, Request};
+use siftfs_proto::{Credentials, FileService, Handle, Holder, LeaseId, Reply, Request};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -70,14 +69,10 @@ impl Session {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Opens a regular file to read and write it. It is of use through the host alone, where the
-    /// target grants nothing of it.
-    ///
-    /// # Errors
-    /// Those of open(2).
-    pub fn file(&self, ino: InodeNr) -> Result<DirectFile> {
-        let handle = self.shared.call(Request::open(ino, Access::Both))?.opened()?;
-        Ok(DirectFile::new(Opened::new(self.shared.clone(), handle)))
+    /// A regular file that is open in this session to be read and written. The handle is closed
+    /// with it. Where the target grants nothing of it, it is of use through the host alone.
+    pub fn file(&self, handle: Handle) -> DirectFile {
+        DirectFile::new(Opened::new(self.shared.clone(), handle))
     }
 
     /// The session itself.
@@ -92,8 +87,6 @@ impl Drop for Session {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // The host ends what is left; there is nobody to tell.
-        let _ = self.shared.call(Request::EndSession);
     }
 }
 

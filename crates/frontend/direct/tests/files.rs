@@ -57,10 +57,8 @@ fn ask(session: &Arc<dyn FileService>, req: Request) -> Reply {
 /// A new file.
 fn create(session: &Session, name: &str) -> DirectFile {
     let new = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
-    let (attr, handle) = ask(session.service(), new).created().unwrap();
-    let file = session.file(attr.ino).unwrap();
-    ask(session.service(), Request::Release { handle });
-    file
+    let (_, handle) = ask(session.service(), new).created().unwrap();
+    session.file(handle)
 }
 
 fn open(session: &Arc<dyn FileService>, name: &str) -> Handle {
@@ -159,8 +157,7 @@ fn programs_take_turns() {
     let v = host(&machine);
     let (first, second) = (session(&v), session(&v));
     let file = create(&first, "f");
-    let ino = ask(second.service(), Request::Lookup { parent: ROOT_INO, name: "f".into() });
-    let other = second.file(ino.attr().unwrap().ino).unwrap();
+    let other = second.file(open(second.service(), "f"));
     file.write_at(0, &[0; 64 << 12]).unwrap();
     file.sync_all().unwrap();
     until_direct(&file);
@@ -179,7 +176,7 @@ fn programs_take_turns() {
         newest
     };
     let newest: Vec<u8> = thread::scope(|scope| {
-        let of = |own: u8| if own % 2 == 0 { &file } else { &other };
+        let of = |own: u8| if own.is_multiple_of(2) { &file } else { &other };
         let threads: Vec<_> = (0..6).map(|own| scope.spawn(move || work(of(own), own))).collect();
         thread::sleep(Duration::from_secs(3));
         over.store(true, Ordering::SeqCst);

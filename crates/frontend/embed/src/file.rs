@@ -20,7 +20,7 @@ pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ino: InodeNr,
     pub(crate) handle: Handle,
-    /// A compound has closed the handle.
+    /// The handle is closed elsewhere.
     closed: AtomicBool,
 }
 
@@ -34,7 +34,7 @@ impl File {
         self.open.handle
     }
 
-    /// A compound has closed it.
+    /// Its handle is closed by somebody else: by a compound, or with a direct file.
     pub(crate) fn closed(self) {
         self.open.closed.store(true, Ordering::Relaxed);
     }

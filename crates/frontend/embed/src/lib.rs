@@ -33,6 +33,7 @@
 
 mod compound;
 mod connect;
+mod direct;
 mod file;
 mod lock;
 mod publish;
@@ -44,11 +45,12 @@ pub use compound::{
     FileStep, NewAttributes, NumberOperand, NumberStep, Operand, Results, Width, carry_out,
 };
 pub use connect::{ConnectOptions, WhenLost};
+pub use direct::{Direct, DirectFile};
 pub use file::File;
 pub use publish::Publish;
 pub use section::{Section, commit_all, commit_ordered};
 pub use siftfs_base::{Error, Result};
-pub use siftfs_placement::{OpenOptions, Threads};
+pub use siftfs_placement::{OpenOptions, TargetPlace, Threads};
 pub use siftfs_proto::{
     Attr, Cache, Credentials, DirEntry, FileKind, RenameMode, Rights, SetAttr, StatFs,
 };

@@ -11,7 +11,7 @@ use crate::options::{OpenOptions, Progress, Threads};
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
-use siftfs_device_target::Target;
+use siftfs_device_target::{Target, TargetPlace};
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_runtime::{Endpoint, Push, Runtime};
@@ -84,6 +84,18 @@ impl Sessions {
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<dyn FileService>> {
         Ok(Endpoint::open_lending(&self.runtime, opening, holder)?)
+    }
+
+    /// As [`LocalVolume::holder`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn holder(
+        &self,
+        opening: Opening,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open_holding(&self.runtime, opening, holder)?)
     }
 }
 
@@ -216,6 +228,11 @@ impl LocalVolume {
     /// Is it open by a path of this machine, and not through a target?
     pub fn has_path(&self) -> bool {
         self.opts.target.is_none()
+    }
+
+    /// The target that has its storage, if it is open through one.
+    pub fn target_place(&self) -> Option<TargetPlace> {
+        self.target.as_ref().map(|target| target.place().clone())
     }
 
     /// Its UUID.

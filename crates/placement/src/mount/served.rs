@@ -104,4 +104,8 @@ impl Served for ServedVolume {
     fn lend(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
         self.sessions.lender(opening, holder)
     }
+
+    fn hold(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        self.sessions.holder(opening, holder)
+    }
 }

@@ -39,6 +39,8 @@ impl Call<'_> {
         st.leases.direct.touch(ino)?;
         takes_bytes_alone(st, ino)?;
         st.leases.direct.ask(ino, lease)?;
+        // Who asks anew has seen the end of the last grant.
+        st.leases.direct.take_lost(ino);
         Ok(ino)
     }
 

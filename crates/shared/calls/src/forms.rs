@@ -6,8 +6,8 @@ mod requests;
 mod types;
 
 use crate::{
-    Back, Change, Claim, Done, FileProtocol, FromServer, Grant, Kept, Opening, Proven, Returning,
-    ToServer, Told,
+    Back, Change, Claim, Done, FileProtocol, FromServer, Grant, Kept, Leases, Opening, Proven,
+    Returning, ToServer, Told,
 };
 use siftfs_base::{Error, Result};
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -41,7 +41,9 @@ variants!(FileProtocol: FromServer {
     11 => Pong { number },
 });
 
-fields!(FileProtocol: Opening { volume, claim, caches, lends, returning });
+fields!(FileProtocol: Opening { volume, claim, caches, leases, returning });
+
+variants!(FileProtocol: Leases { 1 => None {}, 2 => Held {}, 3 => Lent {} });
 
 fields!(FileProtocol: Returning { client, instance });
 

@@ -75,10 +75,21 @@ pub struct Opening {
     pub claim: Claim,
     /// It keeps what it is told, and takes back what others change.
     pub caches: bool,
-    /// It lends: it grants its leases on to programs of its machine, and gives what these write.
-    pub lends: bool,
+    /// What it does with write leases.
+    pub leases: Leases,
     /// It waits for a server that is lost, and comes back (`docs/design/lost-server.md`).
     pub returning: Option<Returning>,
+}
+
+/// What a session does with write leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leases {
+    /// It has none.
+    None,
+    /// It holds them for itself: for a program that reads and writes files at the storage's target.
+    Held,
+    /// It lends: it grants its leases on to programs of its machine, and gives what these write.
+    Lent,
 }
 
 /// A client that comes back to a server that it has lost.
@@ -350,7 +361,7 @@ pub enum FromServer {
         /// One is open.
         others: bool,
     },
-    /// To a session that lends: another session wants the file of a lease, which is to be returned.
+    /// To a session that holds leases: another session wants the file of a lease, which is to be returned.
     Recall {
         /// The lease.
         lease: LeaseId,

@@ -3,7 +3,8 @@
 
 use siftfs_base::{BLOCK_SIZE, Error, SharedBlock, Timestamp};
 use siftfs_calls::{
-    Back, Change, Claim, Done, FromServer, Grant, Kept, Opening, Proven, Returning, ToServer, Told,
+    Back, Change, Claim, Done, FromServer, Grant, Kept, Leases, Opening, Proven, Returning,
+    ToServer, Told,
 };
 use siftfs_proto::compound::*;
 use siftfs_proto::*;
@@ -314,8 +315,10 @@ pub fn replies() -> Vec<Reply> {
 pub fn to_server() -> Vec<ToServer> {
     let user = Claim::User { uid: 1, gid: 2, rights: rights() };
     let claims = [Claim::Kernel, Claim::Owner, user].into_iter();
-    let opening =
-        |claim| Opening { volume: "vol".into(), claim, caches: true, lends: true, returning: None };
+    let opening = |claim| {
+        let (volume, leases) = ("vol".into(), Leases::Lent);
+        Opening { volume, claim, caches: true, leases, returning: None }
+    };
     let mut all: Vec<_> = claims.map(|claim| ToServer::Open(Box::new(opening(claim)))).collect();
     let rights = Some(Box::default());
     let credentials =
@@ -339,6 +342,9 @@ pub fn to_server() -> Vec<ToServer> {
     let back = Returning { client: 7, instance: u64::MAX };
     let claim = Claim::Kernel;
     all.push(ToServer::Open(Box::new(Opening { returning: Some(back), ..opening(claim) })));
+    for leases in [Leases::None, Leases::Held] {
+        all.push(ToServer::Open(Box::new(Opening { leases, ..opening(Claim::Kernel) })));
+    }
     all.extend([ToServer::Taken { notice: 5 }, ToServer::Bye, lent(credentials)]);
     all.extend([ToServer::Returned, ToServer::Full, ToServer::Ping { number: 11 }]);
     all

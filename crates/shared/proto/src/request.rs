@@ -213,12 +213,13 @@ pub enum Request {
     /// Have what is pending of the leased file brought home, and blocks of it granted, so that a
     /// program reads and writes them at the storage's target by itself (`docs/design/target.md`).
     /// `file` is open to be read and written. What was granted before is taken back first, and so
-    /// it is by anything that the session does with the file but `LeaseWrite` and `LeaseLocate`
-    /// beside the granted blocks, `LeaseKeep`, `Fsync` and what only looks at attributes. `Fsync`
-    /// covers what was written at the target and answered; it is `EIO` once if that was lost with
-    /// the target. Errors as of `LeaseWrite`; `EOPNOTSUPP` where no target has the storage, and for
-    /// a file with set-id bits or capabilities, and one that is immutable or append-only; `EAGAIN`
-    /// if too much is granted, or it is being done. Reply: `Direct`.
+    /// it is by anything that the session does with the file but `Read`, `LeaseWrite` and
+    /// `LeaseLocate` beside the granted blocks, `LeaseKeep`, `Fsync`, and what only looks at
+    /// attributes. `Fsync` covers what was written at the target and answered; it is `EIO` once if
+    /// the target has died since the grant: what was not durable there may be lost, as the
+    /// program's connection tells as well. Errors as of `LeaseWrite`; `EOPNOTSUPP` where no target
+    /// has the storage, and for a file with set-id bits or capabilities, and one that is immutable
+    /// or append-only; `EAGAIN` if too much is granted, or it is being done. Reply: `Direct`.
     LeaseDirect { lease: LeaseId, file: Target },
     /// Count references to inodes that a kernel had looked up before its server died, at most
     /// [`HOLD_MOST`](crate::HOLD_MOST) of them, each `count` times. For a kernel's session and the

@@ -4,7 +4,7 @@ use super::{ANSWERS, Intruder, ask, call, opening, rights, root};
 use crate::samples;
 use crate::wire::Wire;
 use siftfs_base::InodeNr;
-use siftfs_calls::{Change, FromServer, ToServer};
+use siftfs_calls::{Change, FromServer, Leases, ToServer};
 use siftfs_codec::{Encoded, Message};
 use siftfs_proto::compound::{Access, Compound, Step, Wanted};
 use siftfs_proto::{
@@ -18,7 +18,11 @@ use std::time::Duration;
 pub(super) fn claims(it: &mut Intruder) -> io::Result<()> {
     let (claim, caches) = (it.claim(), it.rng.chance(30));
     let mut opening = opening(claim, caches, None);
-    opening.lends = it.rng.chance(10);
+    opening.leases = match it.rng.below(10) {
+        0 => Leases::Lent,
+        1..4 => Leases::Held,
+        _ => Leases::None,
+    };
     if it.rng.chance(10) {
         opening.volume = "x".repeat(it.rng.below(100_000) as usize);
     }

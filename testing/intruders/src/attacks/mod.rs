@@ -9,7 +9,7 @@ mod walking;
 
 use crate::wire::{Door, Needle, Wire};
 use siftfs_base::{InodeNr, Rng};
-use siftfs_calls::{Claim, FromServer, Opening, Returning, ToServer};
+use siftfs_calls::{Claim, FromServer, Leases, Opening, Returning, ToServer};
 use siftfs_proto::{Credentials, Reply, Request, Rights};
 use std::io;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl Intruder {
 }
 
 fn opening(claim: Claim, caches: bool, returning: Option<Returning>) -> Opening {
-    Opening { volume: String::new(), claim, caches, lends: false, returning }
+    Opening { volume: String::new(), claim, caches, leases: Leases::None, returning }
 }
 
 /// A call in the slot's order.

@@ -5,7 +5,7 @@
 use super::Client;
 use crate::{Address, FileProtocol, Opening, TransportOptions};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, SharedBlock};
-use siftfs_calls::{Claim, ToServer};
+use siftfs_calls::{Claim, Leases, ToServer};
 use siftfs_proto::{Credentials, Holder, Request, WriteData};
 use siftfs_transport::{CallerEnd, connect};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ impl Client {
     ) -> Result<Self> {
         let end = dial(address, options)?;
         let (volume, claim) = (volume.into(), Claim::Kernel);
-        let opening = Opening { volume, claim, caches: false, lends: true, returning: None };
+        let opening =
+            Opening { volume, claim, caches: false, leases: Leases::Lent, returning: None };
         Self::open_beside(end, opening, (None, Some(holder)))
     }
 }

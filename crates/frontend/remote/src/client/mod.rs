@@ -17,7 +17,7 @@ use looked::LookedUp;
 use owing::Owing;
 use receive::Incoming;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Back, Change, FromServer, Proven, Returning, SLOTS, ToServer, data_of};
+use siftfs_calls::{Back, Change, FromServer, Leases, Proven, Returning, SLOTS, ToServer, data_of};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
 use siftfs_transport::{Connection, Crossed, Received, Receiver, Secured, Sender, reach};
 use slots::{Noted, Said, Slots, Then};
@@ -45,7 +45,7 @@ struct Link {
     cache: Option<Caching>,
     /// What it has looked up, in a session that caches or comes back.
     looked_up: Option<Arc<LookedUp>>,
-    /// Whose leases they are, in a session that lends.
+    /// Whose leases they are, in a session that has some.
     holder: Option<Arc<dyn Holder>>,
     /// Does what follows the answers of calls that no thread waits for.
     answers: Arc<Aside>,
@@ -122,7 +122,29 @@ impl Client {
     ) -> Result<Self> {
         let end = reach::<FileProtocol>(address, options, secured)?;
         let (volume, caches) = (volume.into(), cache.is_some());
-        Self::open(end, Opening { volume, claim, caches, lends: false, returning: None }, cache)
+        Self::open(
+            end,
+            Opening { volume, claim, caches, leases: Leases::None, returning: None },
+            cache,
+        )
+    }
+
+    /// As [`Client::connect`], of a session that may hold write leases: `holder` is told which to
+    /// return, and that the session is lost.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_to_hold(
+        address: &Address,
+        (options, secured): (&TransportOptions, Option<&Secured>),
+        volume: &str,
+        claim: siftfs_calls::Claim,
+        holder: Arc<dyn Holder>,
+    ) -> Result<Self> {
+        let end = reach::<FileProtocol>(address, options, secured)?;
+        let (volume, leases) = (volume.into(), Leases::Held);
+        let opening = Opening { volume, claim, caches: false, leases, returning: None };
+        Self::open_beside(end, opening, (None, Some(holder)))
     }
 
     /// Opens a session on a new connection.

@@ -1,4 +1,4 @@
-//! Sessions that lend: those of a mount's process, which grants its leases on to programs of this
+//! Sessions that have leases: a program's, which holds them for itself, and those of a mount's process, which grants its leases on to programs of this
 //! machine and gives what they write (`docs/design/private-logs.md`, "NICFS's placement"). Only
 //! headers come in their messages. The data lie in memory that both processes share, and are copied
 //! out of it once, before anything of them is believed (rule R41).
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Sessions that lend at a time, of all clients together: others find a connection all the same.
+/// Sessions with leases at a time, of all clients together: others find a connection all the same.
 pub(super) const SESSIONS: usize = 128;
 /// How long a server that ends waits until a session has given what its programs wrote.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,16 +26,16 @@ const NO_MEMORY: &str = "a session for private logs needs memory that both proce
                          travel in messages. Over TCP, and by a socket without shared memory, programs write by the \
                          mount";
 
-/// The leases of a session that lends, and how it is told to return them.
+/// The leases of a session, and how it is told to return them.
 pub(super) struct Lends {
     outbox: Arc<Outbox>,
-    leases: Mutex<Leases>,
+    leases: Mutex<Granted>,
     /// How many such sessions there are.
     all: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
-struct Leases {
+struct Granted {
     granted: HashSet<LeaseId>,
     /// Since when all are to be returned, because the server ends.
     ending: Option<Instant>,
@@ -67,16 +67,49 @@ pub(super) fn open(
     if opening.identity != Identity::Kernel || caches {
         return refused("a session for private logs is the local kernel's, and caches nothing");
     }
-    let all = server.lending.clone();
-    if all.fetch_add(1, Ordering::SeqCst) >= SESSIONS {
-        all.fetch_sub(1, Ordering::SeqCst);
-        return refused("too many programs have private logs");
-    }
-    let lends = Arc::new(Lends { outbox: outbox.clone(), leases: Mutex::default(), all });
+    let lends = counted(server, outbox)?;
     let limits = Limits { bytes: BYTES, ..Limits::default() };
     let opening = Opening { limits, administrator: false, ..Opening::kernel() };
     let service = server.volume.lend(opening, Arc::new(Recalls(lends.clone())))?;
     Ok((Arc::new(Lending { service, lends: lends.clone() }), lends))
+}
+
+/// What a session needs that holds leases for itself.
+///
+/// # Errors
+/// It also caches, or comes back when its server is lost; there are too many.
+pub(super) fn may_hold(
+    server: &Server,
+    (caches, returns): (bool, bool),
+    outbox: &Arc<Outbox>,
+) -> Result<Arc<Lends>> {
+    if caches || returns {
+        let what = "a session that holds leases caches nothing, and ends with its connection";
+        return Err(Error::Refused(what.into()));
+    }
+    counted(server, outbox)
+}
+
+/// Opens such a session.
+///
+/// # Errors
+/// There are too many sessions.
+pub(super) fn hold(
+    server: &Server,
+    opening: Opening,
+    lends: &Arc<Lends>,
+) -> Result<Arc<dyn FileService>> {
+    let service = server.volume.hold(opening, Arc::new(Recalls(lends.clone())))?;
+    Ok(Arc::new(Lending { service, lends: lends.clone() }))
+}
+
+fn counted(server: &Server, outbox: &Arc<Outbox>) -> Result<Arc<Lends>> {
+    let all = server.lending.clone();
+    if all.fetch_add(1, Ordering::SeqCst) >= SESSIONS {
+        all.fetch_sub(1, Ordering::SeqCst);
+        return Err(Error::Refused("too many sessions hold leases".into()));
+    }
+    Ok(Arc::new(Lends { outbox: outbox.clone(), leases: Mutex::default(), all }))
 }
 
 impl Drop for Lends {
@@ -86,7 +119,7 @@ impl Drop for Lends {
 }
 
 impl Lends {
-    fn lock(&self) -> MutexGuard<'_, Leases> {
+    fn lock(&self) -> MutexGuard<'_, Granted> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -67,6 +67,16 @@ pub trait Served: Send + Sync {
         let _ = (opening, holder);
         Err(siftfs_base::errno(libc::EOPNOTSUPP))
     }
+
+    /// Opens a session that may hold leases for itself, and do all that others may: `holder` is
+    /// told which to return.
+    ///
+    /// # Errors
+    /// As [`Served::lend`].
+    fn hold(&self, opening: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
+        let _ = (opening, holder);
+        Err(siftfs_base::errno(libc::EOPNOTSUPP))
+    }
 }
 
 /// What a server has counted since it began.

@@ -18,7 +18,9 @@ use super::{Server, count, end_sessions};
 use crate::desk::{Desk, Held};
 use crate::executors::{Commands, Entry};
 use siftfs_base::{Error, Result};
-use siftfs_calls::{Back, Change, Claim, FileProtocol, FromServer, Proven, SLOTS, ToServer};
+use siftfs_calls::{
+    Back, Change, Claim, FileProtocol, FromServer, Leases, Proven, SLOTS, ToServer,
+};
 use siftfs_proto::{Cache, Credentials, FileService, Identity, Request};
 use siftfs_transport::{Connection, Received, Receiver, Sender, ServerEnd};
 use std::sync::Arc;
@@ -197,7 +199,7 @@ fn open(
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {
         return Err(Error::Refused(format!("no volume is called {:?} here", opening.volume)));
     }
-    let (caches, lends) = (opening.caches, opening.lends);
+    let (caches, leases) = (opening.caches, opening.leases);
     let kernel = opening.claim == Claim::Kernel;
     let returning = opening.returning;
     let cache = caches.then(|| notices.clone() as Arc<dyn Cache>);
@@ -205,7 +207,7 @@ fn open(
     let whose = identity::whose(channel, &opening.claim);
     let mut opening = identity::judge(channel, opening.claim, is_called)?;
     let checks = opening.identity == Identity::Machine;
-    if lends {
+    if leases == Leases::Lent {
         let opening = (&opening, caches);
         let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
         let (lends, returned, back) = (Some(lends), None, Back::New);
@@ -229,7 +231,14 @@ fn open(
     opening.client = returning.map(|returning| returning.client);
     let program = returning.and_then(|_| identity::as_program(&mut opening));
     let is_checked = checks || program.is_some();
-    let open = |cache| server.volume.open(opening, cache);
+    let lends = match leases {
+        Leases::Held => Some(lends::may_hold(server, (caches, returning.is_some()), outbox)?),
+        Leases::None | Leases::Lent => None,
+    };
+    let open = |cache| match &lends {
+        Some(lends) => lends::hold(server, opening, lends),
+        None => server.volume.open(opening, cache),
+    };
     let (service, power) = bounded(channel, (checks, program), cache, open)?;
     let prover = returning.filter(|_| is_checked).map(|_| {
         let (seals, volume) = (server.seals.clone(), server.volume.uuid());
@@ -248,7 +257,7 @@ fn open(
         }
         None => (Back::New, None),
     };
-    let (lends, beside) = (None, None);
+    let beside = None;
     Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, beside, back })
 }
 
@@ -430,11 +439,11 @@ impl Session<'_> {
         }
     }
 
-    /// A message of lent data, which a session that lends may send, as the call that it is.
+    /// A message of lent data, which a session that has leases may send, as the call that it is.
     fn unlend(&self, message: ToServer) -> std::result::Result<ToServer, String> {
         match message {
             ToServer::Lent { .. } if self.opened.lends.is_none() => {
-                Err("it lends data in a session that does not lend".into())
+                Err("it lends data in a session that has no leases".into())
             }
             message => lends::as_call(message),
         }

@@ -6,7 +6,7 @@ use super::kept::Change as KeptChange;
 use super::{MOMENT, Shared};
 use crate::client::{Client, Told};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{Claim, Opening, Returning, ToServer};
+use siftfs_calls::{Claim, Leases, Opening, Returning, ToServer};
 use siftfs_proto::{
     Credentials, FileService, Handle, Holder, LeaseId, Owed, Reply, Request, Shown, Target,
     WriteData,
@@ -440,7 +440,7 @@ fn connect(shared: &Shared, dial: &super::Dial, tells: Arc<dyn Holder>) -> Resul
     let (volume, claim, caches) = (shared.opening.volume.clone(), Claim::Kernel, false);
     let instance = shared.lock().instance;
     let returning = Some(Returning { client: shared.id, instance });
-    let opening = Opening { volume, claim, caches, lends: true, returning };
+    let opening = Opening { volume, claim, caches, leases: Leases::Lent, returning };
     let told: Told = (None, Some(tells));
     Client::open_beside(dial()?, opening, told).map(Arc::new)
 }

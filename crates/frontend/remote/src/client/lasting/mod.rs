@@ -27,7 +27,7 @@ use numbers::Numbers;
 use opens::Opens;
 use places::Places;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{FileProtocol, Opening, ToServer};
+use siftfs_calls::{FileProtocol, Leases, Opening, ToServer};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
 use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,7 +178,7 @@ impl Lasting {
     ) -> Result<Self> {
         let volume = volume.into();
         let (caches, is_program) = (cache.is_some(), claim != siftfs_calls::Claim::Kernel);
-        let opening = Opening { volume, claim, caches, lends: false, returning: None };
+        let opening = Opening { volume, claim, caches, leases: Leases::None, returning: None };
         let now = Now {
             client: None,
             connection: 0,
