@@ -7,6 +7,7 @@
 mod beside;
 pub mod cached;
 pub mod death;
+pub mod direct;
 mod pin;
 pub mod programs;
 mod sleeps;

@@ -1,7 +1,7 @@
 //! `siftfs-remote-bench`, which `siftfs bench remote-...` becomes.
 
 use clap::{Args, Parser, Subcommand};
-use siftfs_remote_bench::{Beside, Measure, Pin, Plan, cached, death, programs, sync, two};
+use siftfs_remote_bench::{Beside, Measure, Pin, Plan, cached, death, direct, programs, sync, two};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +28,8 @@ enum What {
     Programs(Common),
     /// Two mounts that write files of their own, to one mount with two writers
     Two(Common),
+    /// Blocks overwritten durably: direct files at a target, to the same by its host
+    Direct(Common),
     /// A server killed under load: until its clients are answered again
     Death(Common),
 }
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         What::Cached(common) => figure(&common, cached::measure),
         What::Programs(common) => figure(&common, programs::measure),
         What::Two(common) => figure(&common, two::measure),
+        What::Direct(common) => figure(&common, direct::measure),
         What::Death(common) => figure(&common, death::measure),
     };
     match done {

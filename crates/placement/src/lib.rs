@@ -7,8 +7,10 @@ mod mount;
 mod options;
 mod volume;
 
+pub use device::calls::DeviceEnd;
 pub use device::replay::Replay;
-pub use device::server::{DeviceEnd, Listener, OpenMedia, OpenStorage, Server, ServerOptions};
+pub use device::server::{Listener, OpenMedia, Server, ServerOptions};
+pub use device::storage::OpenStorage;
 pub use link::connect::{Connector, Dial, HostEnd};
 pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;

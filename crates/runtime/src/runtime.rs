@@ -25,7 +25,7 @@ use crate::state::leases::Leases;
 use crate::state::log::lane::Lane;
 use crate::state::sections::Sections;
 use crate::state::sharing::Sharing;
-use crate::state::step::{Need, Step, Stop};
+use crate::state::step::{Ends, Need, Step, Stop};
 use crate::state::{Inodes, Ledger, Log, Metadata, Readers, Running, Staging, State, Time, Tree};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
@@ -155,8 +155,7 @@ impl Runtime {
         let pages = PageCache::new(parts.config.page_cache);
         let (allowance, record_buffers) = (Allowance::default(), Arc::<RecordBuffers>::default());
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
-        let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
-        let time = Time::new(parts.clock.clone(), start);
+        let at_least = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let (held, sharing) = (Leases::new(parts.config.lease_term), Sharing::default());
         let (leases, lenders, discard) = (held.live(), sharing.order.live(), parts.config.discard);
         let log = Log {
@@ -165,7 +164,7 @@ impl Runtime {
             names: Default::default(),
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
-            time,
+            time: Time::new(parts.clock.clone(), at_least),
             changes: Default::default(),
             replies: Default::default(),
             reserves: Default::default(),
@@ -305,8 +304,8 @@ impl Runtime {
                 Err(Stop::Needs(need)) => self.make_progress(need)?,
                 Err(Stop::Read(plan)) => self.fill(&plan)?,
                 Err(Stop::Wait(ino, pages)) => self.wait_filled(ino, &pages),
-                Err(Stop::Recall(ino)) => self.recall(ino),
-                Err(Stop::TakeBack(ino)) => self.take_back(ino),
+                Err(Stop::Recall(ino)) => self.recall(ino, Ends::Lease),
+                Err(Stop::TakeBack(ino)) => self.recall(ino, Ends::Grant),
             }
         }
         Err(errno(tired))

@@ -273,7 +273,6 @@ impl Model {
             | Request::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
             Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
-            // Locks, and leases, have tests of their own.
             Request::GetLock { .. }
             | Request::SetLock { .. }
             | Request::CloseLocks { .. }

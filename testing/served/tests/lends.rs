@@ -234,7 +234,7 @@ fn an_agent_that_breaks_a_rule_loses_its_session() {
         (true, 5000, "1 blocks for 5000 bytes"),
         (true, 0, "for 0 bytes"),
         (true, u32::MAX, "1 blocks"),
-        (false, 10, "does not lend"),
+        (false, 10, "has no leases"),
     ] {
         let end = raw(&setup, opening(Claim::Kernel, false, lends));
         end.sender.send(lent(0, len, 1)).unwrap();
@@ -384,7 +384,7 @@ fn sessions_that_lend_are_bounded() {
             Err(error) => break error.to_string(),
         }
     };
-    assert!(refused.contains("too many programs"), "{refused}");
+    assert!(refused.contains("too many sessions"), "{refused}");
     assert_eq!(all.len(), 128);
     setup.client(Claim::Owner).unwrap();
     all.pop();

@@ -29,6 +29,12 @@ enum Again {
     Failed(Error),
 }
 
+/// What of a write went to the host.
+enum Given {
+    Nothing,
+    Some,
+}
+
 impl DirectFile {
     pub(crate) fn new(opened: Arc<Opened>) -> Self {
         Self { opened }
@@ -47,7 +53,19 @@ impl DirectFile {
     /// # Errors
     /// Those of pwrite(2). Any part may be written then.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.try_ways(|state| self.write_once(state, offset, data))
+        self.try_ways(|state| self.write_once(state, (offset, data), false)).map(drop)
+    }
+
+    /// As [`DirectFile::write_at`], and these bytes are durable when it returns: one round trip to
+    /// the target, where all of them are granted. It says nothing of any other write.
+    ///
+    /// # Errors
+    /// As [`DirectFile::write_at`].
+    pub fn write_durable_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        match self.try_ways(|state| self.write_once(state, (offset, data), true))? {
+            Given::Nothing => Ok(()),
+            Given::Some => self.sync_host(true, false),
+        }
     }
 
     /// fdatasync(2): every write that was answered is durable.
@@ -186,31 +204,36 @@ impl DirectFile {
     fn write_once(
         &self,
         state: &State,
-        offset: u64,
-        data: &[u8],
-    ) -> std::result::Result<(), Again> {
+        (offset, data): (u64, &[u8]),
+        durable: bool,
+    ) -> std::result::Result<Given, Again> {
         let end = offset.checked_add(data.len() as u64);
         let end = end.ok_or_else(|| Again::Failed(errno(libc::EFBIG)))?;
         let pieces = match &state.way {
             Some(way) => way.pieces(offset..end),
             None => vec![Piece { file: offset..end, area: None }],
         };
-        let mut left = data;
+        let (mut left, mut given) = (data, Given::Nothing);
         for Piece { file, area } in pieces {
             let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
             let (part, rest) = left.split_at_checked(len).unwrap_or((left, &[]));
             match (area, &state.way) {
                 (Some(area), Some(way)) => {
-                    let written = way.attached().write(area, part, false);
+                    let written = way.attached().write(area, part, durable);
                     // What failed may have been written in part.
-                    self.opened.unflushed.store(true, Ordering::Release);
+                    if !durable || written.is_err() {
+                        self.opened.unflushed.store(true, Ordering::Release);
+                    }
                     written.map_err(|error| of_way(state, error))?;
                 }
-                _ => self.give(state.lease, file.start, part)?,
+                _ => {
+                    self.give(state.lease, file.start, part)?;
+                    given = Given::Some;
+                }
             }
             left = rest;
         }
-        Ok(())
+        Ok(given)
     }
 
     /// Gives bytes to the host: under the lease, or as anybody does.
@@ -259,8 +282,8 @@ impl DirectFile {
         Ok(())
     }
 
-    /// fsync(2) by the host. It says once that something may be lost which was written under a grant
-    /// that was: of no concern where nothing was that had not been flushed.
+    /// fsync(2) by the host. It says once that something may be lost which was written under a
+    /// grant that was: of no concern where nothing was that had not been flushed.
     fn sync_host(&self, datasync: bool, unflushed: bool) -> Result<()> {
         let file = self.opened.handle.into();
         let fsync = || self.opened.shared.call(Request::Fsync { file, datasync }).map(drop);

@@ -1,5 +1,5 @@
-//! Files that a program reads and writes at the target which has their volume's storage, without the
-//! host in between (`docs/design/target.md`, "The data plane").
+//! Files that a program reads and writes at the target which has their volume's storage, without
+//! the host in between (`docs/design/target.md`, "The data plane").
 //!
 //! A [`Session`] is one of the file protocol that may hold leases. A [`DirectFile`] of it takes the
 //! file's write lease and has its blocks granted. What is granted goes to the target; all else goes

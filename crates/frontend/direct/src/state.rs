@@ -53,8 +53,8 @@ impl Opened {
         Arc::new(Self { shared, handle, state, size, used, beside, unflushed, given, in_doubt })
     }
 
-    /// How the file is reached now, which does not change as long as this is held. Asks for a lease,
-    /// or for more, where that is due.
+    /// How the file is reached now, which does not change as long as this is held. Asks for a
+    /// lease, or for more, where that is due.
     pub fn reach(self: &Arc<Self>) -> RwLockReadGuard<'_, State> {
         self.used.store(true, Ordering::Relaxed);
         let state = self.read();
@@ -134,8 +134,8 @@ impl Opened {
         Ok(())
     }
 
-    /// The way of this `life` did not do: the connection is lost, or the grant has ended. The caller
-    /// holds nothing.
+    /// The way of this `life` did not do: the connection is lost, or the grant has ended. The
+    /// caller holds nothing.
     pub fn lost_way(&self, life: u64) {
         let mut state = self.write();
         if state.life != life {

@@ -92,7 +92,7 @@ fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
     (0..len).map(|_| rng.below(256) as u8).collect()
 }
 
-/// A file is one file, whichever way its bytes go, and whoever comes in between.
+/// A file is one file, whichever way its bytes go, and whatever others do in between.
 #[test]
 fn one_file_by_all_ways() {
     for (way, seed) in [(Way::SharedMemory, 1), (Way::Unix, 2), (Way::Tcp, 3)] {
@@ -108,7 +108,7 @@ fn one_file_by_all_ways() {
             match rng.below(40) {
                 // Not so often that the host leaves the file alone.
                 0 if rng.chance(20) => {
-                    // Whoever else wants the file has it, with all that was written.
+                    // Another one that wants the file has it, with all that was written.
                     let handle = open(&other, "f");
                     assert!(all(&other, handle) == model, "{way:?}, round {round}");
                     let place = rng.below(model.len() as u64 + 1);
@@ -130,9 +130,12 @@ fn one_file_by_all_ways() {
                     let end = model.len().min(at as usize + len);
                     assert!(found == model.get(at as usize..end).unwrap_or(&[]), "round {round}");
                 }
-                _ => {
+                kind => {
                     let data = bytes(&mut rng, len);
-                    file.write_at(at, &data).unwrap();
+                    match kind {
+                        20..23 => file.write_durable_at(at, &data).unwrap(),
+                        _ => file.write_at(at, &data).unwrap(),
+                    }
                     model.resize(model.len().max(at as usize + len), 0);
                     model[at as usize..at as usize + len].copy_from_slice(&data);
                 }
@@ -213,6 +216,9 @@ fn a_target_that_loses_its_power() {
                 model[at as usize..][..4096].copy_from_slice(&data);
             }
             file.sync_data().unwrap();
+            let (at, data) = (rng.below(39 << 12), bytes(&mut rng, 4096));
+            file.write_durable_at(at, &data).unwrap();
+            model[at as usize..][..4096].copy_from_slice(&data);
             let unsynced = rng.chance(50);
             if unsynced {
                 file.write_at(0, &[round; 4096]).unwrap();

@@ -1,14 +1,18 @@
 //! Calls on storage over one connection, carried out by a few threads, answered in any order.
 
-use crate::device::server::DeviceEnd;
 use siftfs_base::{BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
 use siftfs_device::{AlignedBuf, Device};
-use siftfs_transport::{Received, Receiver, Sender};
-use siftfs_wire::{FromService, STORAGE_MAX_BLOCKS, StorageAnswer, StorageCall, ToService};
+use siftfs_transport::{Received, Receiver, Sender, ServerEnd};
+use siftfs_wire::{
+    BlockProtocol, FromService, STORAGE_MAX_BLOCKS, StorageAnswer, StorageCall, ToService,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+/// The Service's end of a connection.
+pub type DeviceEnd = ServerEnd<BlockProtocol>;
 
 /// How often a worker without a call checks whether it is still wanted.
 const POLL: Duration = Duration::from_millis(100);

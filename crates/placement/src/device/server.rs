@@ -2,21 +2,20 @@
 //! when it is gone. The same code is a device process and a mount that takes the Service's part
 //! itself.
 
-use crate::device::calls::{self, SessionEnd};
+use crate::device::calls::{self, DeviceEnd, SessionEnd};
 use crate::device::counts::ServerCounts;
 use crate::device::grants::{Attached, Tokens};
 use crate::device::replay::Replay;
-use crate::device::storage::StorageSession;
+use crate::device::storage::{OpenStorage, StorageSession};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_keys::Use;
 use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
-use siftfs_transport::{Received, Repeats, ServerEnd};
+use siftfs_transport::{Received, Repeats};
 use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{
-    Access, BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
-    Urgency,
+    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Urgency,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,12 +29,6 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Opens the volume's devices, without any role. Called for every host anew, so that a server
 /// without a host has nothing open.
 pub type OpenMedia = Box<dyn Fn() -> Result<Media> + Send + Sync>;
-
-/// Opens the volume's devices for a host that has no other way to them.
-pub type OpenStorage = Arc<dyn Fn(Access) -> Result<Media> + Send + Sync>;
-
-/// The Service's end of a connection.
-pub type DeviceEnd = ServerEnd<BlockProtocol>;
 
 /// Listens for Runtimes.
 pub type Listener = siftfs_transport::Listener<BlockProtocol>;

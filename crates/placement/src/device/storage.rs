@@ -6,7 +6,6 @@
 
 use crate::device::calls::{self, Answers, Carried};
 use crate::device::grants::{HostGrants, Settled, Tokens};
-use crate::device::server::OpenStorage;
 use siftfs_base::{BlockRun, Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
@@ -14,6 +13,9 @@ use siftfs_wire::{Access, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, Stora
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
+
+/// Opens the volume's devices for a host that has no other way to them.
+pub type OpenStorage = Arc<dyn Fn(Access) -> Result<Media> + Send + Sync>;
 
 /// A role is waited for so long at most, whatever a host asks.
 const MOST_PATIENCE: Duration = Duration::from_secs(5);

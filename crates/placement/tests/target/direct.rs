@@ -119,8 +119,8 @@ fn lane(machine: &Machine, program: &Program, name: &str, bytes: &[u8]) -> Lane 
     Lane { ino: attr.ino, handle, lease, direct, attached }
 }
 
-/// What is written by one way is read by the other, on every transport; parts of blocks, too. Whoever
-/// else wants the file gets it when nothing runs under the lease any more.
+/// What is written by one way is read by the other, on every transport; parts of blocks, too.
+/// Another one that wants the file gets it when nothing runs under the lease any more.
 #[test]
 fn what_is_written_directly_is_read_by_all() {
     for way in WAYS {

@@ -4,6 +4,7 @@
 use crate::assembly::cut::{Cut, Handoff};
 use crate::locks::relock;
 use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::session::direct;
 use crate::staging::proof::{Committed, Durable, Settled};
 use crate::state::State;
 use crate::state::log::running::Push;
@@ -196,7 +197,7 @@ impl Runtime {
 
     /// Everything done before this call is durable and journaled when it returns.
     pub fn sync_all(&self) -> Result<Durable> {
-        self.settle_all_direct()?;
+        direct::settle_all(self)?;
         self.commit_all(&Push::All, None).map(Durable::Journaled)
     }
 

@@ -4,6 +4,7 @@
 use super::Call;
 use super::leases::takes_bytes_alone;
 use crate::direct_plane::DirectPlane;
+use crate::session::direct;
 use crate::staging::capture::Asked;
 use crate::state::State;
 use crate::state::step::{Step, Stop};
@@ -24,7 +25,7 @@ impl Call<'_> {
         let ino = self.query_step(|st| self.ask_direct(st, lease, file))?;
         let granted = self.grant_direct(plane, ino, lease);
         if granted.is_err() {
-            runtime.forget_grant(ino);
+            direct::forget_grant(runtime, ino);
         }
         granted.map(Reply::Direct)
     }
@@ -63,7 +64,7 @@ impl Call<'_> {
                 return Err(Stop::Wait(ino, 0..u64::MAX));
             }
             self.use_lease(&mut st, lease)?;
-            Ok(st.offer(ino)?)
+            Ok(offer(&mut st, ino)?)
         })?;
         let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
         match plane.grant(lease, blocks.collect()) {
@@ -90,60 +91,57 @@ impl Call<'_> {
     }
 }
 
-impl State {
-    /// Chooses blocks of a file that lie in their homes and nowhere else, so that nothing which is
-    /// staged, journaled or under way will be written to them, now or by a recovery (rule R42).
-    /// The page cache forgets them.
-    fn offer(&mut self, ino: InodeNr) -> Result<Vec<DirectRun>> {
-        let runs = self.homes(ino)?;
-        let mut blocks = RangeSet::<Blocks>::new();
-        for DirectRun { first, count, .. } in &runs {
-            blocks.insert(*first, first + count);
-            self.pages.remove_range(ino, *first, first + count);
-        }
-        self.leases.direct.offer(ino, blocks);
-        Ok(runs)
+/// Chooses blocks of a file that lie in their homes and nowhere else, so that nothing which is
+/// staged, journaled or under way will be written to them, now or by a recovery (rule R42).
+/// The page cache forgets them.
+fn offer(st: &mut State, ino: InodeNr) -> Result<Vec<DirectRun>> {
+    let runs = homes(st, ino)?;
+    let mut blocks = RangeSet::<Blocks>::new();
+    for DirectRun { first, count, .. } in &runs {
+        blocks.insert(*first, first + count);
+        st.pages.remove_range(ino, *first, first + count);
     }
+    st.leases.direct.offer(ino, blocks);
+    Ok(runs)
+}
 
-    fn homes(&mut self, ino: InodeNr) -> Result<Vec<DirectRun>> {
-        self.metadata.tree.load_regular(ino)?;
-        let node = self.metadata.tree.node(ino);
-        let end = node.size.min(node.inode.size) / BLOCK_BYTES;
-        let (mut runs, mut at) = (Vec::new(), 0);
-        while at < end && runs.len() < MOST_RUNS {
-            let tree = &mut self.metadata.tree;
-            let node = tree.inodes.get(&ino).expect("just loaded");
-            match tree.fs.layout.map(&mut tree.meta, &node.inode, at, end - at)? {
-                Mapping::Mapped { pblk, len, unwritten: false } => {
-                    let len = len.clamp(1, end - at);
-                    self.at_home(ino, DirectRun { first: at, block: pblk, count: len }, &mut runs);
-                    at += len;
-                }
-                Mapping::Mapped { len, .. } | Mapping::Hole { len } => at += len.clamp(1, end - at),
+fn homes(st: &mut State, ino: InodeNr) -> Result<Vec<DirectRun>> {
+    st.metadata.tree.load_regular(ino)?;
+    let node = st.metadata.tree.node(ino);
+    let end = node.size.min(node.inode.size) / BLOCK_BYTES;
+    let (mut runs, mut at) = (Vec::new(), 0);
+    while at < end && runs.len() < MOST_RUNS {
+        let tree = &mut st.metadata.tree;
+        let node = tree.inodes.get(&ino).expect("just loaded");
+        match tree.fs.layout.map(&mut tree.meta, &node.inode, at, end - at)? {
+            Mapping::Mapped { pblk, len, unwritten: false } => {
+                let len = len.clamp(1, end - at);
+                at_home(st, ino, DirectRun { first: at, block: pblk, count: len }, &mut runs);
+                at += len;
             }
+            Mapping::Mapped { len, .. } | Mapping::Hole { len } => at += len.clamp(1, end - at),
         }
-        runs.truncate(MOST_RUNS);
-        Ok(runs)
     }
+    runs.truncate(MOST_RUNS);
+    Ok(runs)
+}
 
-    /// The parts of a run of which no byte is newer elsewhere.
-    fn at_home(&self, ino: InodeNr, run: DirectRun, found: &mut Vec<DirectRun>) {
-        let node = self.metadata.tree.node(ino);
-        let end = run.first + run.count;
-        let mut busy = RangeSet::<Blocks>::new();
-        let bytes = (run.first * BLOCK_BYTES, end * BLOCK_BYTES);
-        let dirty =
-            node.data.each().into_iter().flat_map(|data| data.overlapping(bytes.0, bytes.1));
-        let newer = node.overlay.overlapping(bytes.0, bytes.1).map(|part| (part.start, part.end));
-        for (start, end) in dirty.chain(newer) {
-            busy.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-        }
-        node.sent.overlapping(run.first, end).for_each(|(start, end)| busy.insert(start, end));
-        let homes = busy.gaps(run.first, end).into_iter().map(|(first, end)| DirectRun {
-            first,
-            block: run.block + (first - run.first),
-            count: end - first,
-        });
-        found.extend(homes);
+/// The parts of a run of which no byte is newer elsewhere.
+fn at_home(st: &State, ino: InodeNr, run: DirectRun, found: &mut Vec<DirectRun>) {
+    let node = st.metadata.tree.node(ino);
+    let end = run.first + run.count;
+    let mut busy = RangeSet::<Blocks>::new();
+    let bytes = (run.first * BLOCK_BYTES, end * BLOCK_BYTES);
+    let dirty = node.data.each().into_iter().flat_map(|data| data.overlapping(bytes.0, bytes.1));
+    let newer = node.overlay.overlapping(bytes.0, bytes.1).map(|part| (part.start, part.end));
+    for (start, end) in dirty.chain(newer) {
+        busy.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
     }
+    node.sent.overlapping(run.first, end).for_each(|(start, end)| busy.insert(start, end));
+    let homes = busy.gaps(run.first, end).into_iter().map(|(first, end)| DirectRun {
+        first,
+        block: run.block + (first - run.first),
+        count: end - first,
+    });
+    found.extend(homes);
 }

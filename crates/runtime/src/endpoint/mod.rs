@@ -15,6 +15,7 @@ mod operations;
 use crate::locks::relock;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
+use crate::session::direct::settle;
 use crate::session::{Doing, Session, recall};
 use crate::staging::capture::Asked;
 use crate::staging::proof::Durable;
@@ -432,11 +433,11 @@ impl Call<'_> {
         }
     }
 
-    /// As [`Call::durable_target`]; what a program has written of the file at the storage's target is
-    /// durable.
+    /// As [`Call::durable_target`]; what a program has written of the file at the storage's target
+    /// is durable.
     pub(super) fn settled_target(&self, file: Target) -> Result<InodeNr> {
         let ino = self.durable_target(file)?;
-        self.runtime.settle_direct(ino)?;
+        settle(self.runtime, ino)?;
         Ok(ino)
     }
 

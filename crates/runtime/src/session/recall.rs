@@ -3,8 +3,10 @@
 //! request waits as for storage.
 
 use crate::runtime::Runtime;
+use crate::session::direct;
 use crate::state::State;
 use crate::state::leases::Recalled;
+use crate::state::step::Ends;
 use crate::state::tree::references::SessionId;
 use siftfs_base::InodeNr;
 use siftfs_proto::{LeaseId, Owed};
@@ -13,14 +15,19 @@ use std::time::Duration;
 
 /// How long a wait for a lease's end takes, before the clock is looked at again: the machine may
 /// have slept.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Runtime {
-    /// Has the lease of a file end. Returns when it has: its holder gave it back, or its term was
-    /// over, which is not waited for where the holder lends.
-    pub(crate) fn recall(&self, ino: InodeNr) {
-        if let Some(lease) = begin(self, ino) {
-            await_end(self, (ino, lease), false);
+    /// Has the lease of a file end, or what is granted of it. Returns when it has: the lease's
+    /// holder gave it back, or its term was over, which is not waited for where the holder lends.
+    pub(crate) fn recall(&self, ino: InodeNr, ends: Ends) {
+        match ends {
+            Ends::Grant => direct::take_back(self, ino),
+            Ends::Lease => {
+                if let Some(lease) = begin(self, ino) {
+                    await_end(self, (ino, lease), false);
+                }
+            }
         }
     }
 }
@@ -97,7 +104,7 @@ fn take_back<'a>(
     let granted = |st: &State| files.iter().copied().find(|ino| st.leases.direct.has(*ino));
     while let Some(ino) = granted(&st) {
         drop(st);
-        runtime.take_back(ino);
+        direct::take_back(runtime, ino);
         st = runtime.lock();
     }
     st

@@ -4,7 +4,6 @@ pub mod buffers;
 pub mod caches;
 pub mod changes;
 pub mod costs;
-pub mod direct;
 pub mod discards;
 pub mod fills;
 pub mod heap;

@@ -50,6 +50,15 @@ pub enum Stop {
     Failed(Error),
 }
 
+/// What ends of a file that a session holds alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Its lease.
+    Lease,
+    /// What is granted of it to a program; the lease goes on.
+    Grant,
+}
+
 /// The result of a step.
 pub type Step<T> = Result<T, Stop>;
 

@@ -361,7 +361,8 @@ pub enum FromServer {
         /// One is open.
         others: bool,
     },
-    /// To a session that holds leases: another session wants the file of a lease, which is to be returned.
+    /// To a session that holds leases: another session wants the file of a lease, which is to be
+    /// returned.
     Recall {
         /// The lease.
         lease: LeaseId,

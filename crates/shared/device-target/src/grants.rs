@@ -22,8 +22,8 @@ impl Target {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants blocks of the area under the number of a lease that has no grant. Whoever has the
-    /// token that is answered may read and write them, until [`Target::revoke`], or until this
+    /// Grants blocks of the area under the number of a lease that has no grant. A caller that has
+    /// the token that is answered may read and write them, until [`Target::revoke`], or until this
     /// host's connection is lost.
     ///
     /// # Errors

@@ -109,7 +109,7 @@ pub enum StorageCall {
         /// Which one.
         device: u8,
     },
-    /// Whoever has the token of the answer may read and write these blocks of the area, until
+    /// The caller that has the token of the answer may read and write these blocks, until
     /// `Revoke`, or until this connection has ended. For the host's role.
     Grant {
         /// What the host calls it.

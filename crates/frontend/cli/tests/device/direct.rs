@@ -19,7 +19,7 @@ fn until_direct(file: &DirectFile) {
     await_that("something is granted", || file.is_direct());
 }
 
-/// What the program has synced is there, whoever has died; others see what it writes.
+/// What the program has synced is there, whatever process has died; others see what it writes.
 #[test]
 fn a_program_a_host_and_a_target() {
     let setup = Setup::of_size("256M");

@@ -1,7 +1,8 @@
-//! Sessions that have leases: a program's, which holds them for itself, and those of a mount's process, which grants its leases on to programs of this
-//! machine and gives what they write (`docs/design/private-logs.md`, "NICFS's placement"). Only
-//! headers come in their messages. The data lie in memory that both processes share, and are copied
-//! out of it once, before anything of them is believed (rule R41).
+//! Sessions that have leases: a program's, which holds them for itself, and those of a mount's
+//! process, which grants its leases on to programs of this machine and gives what they write
+//! (`docs/design/private-logs.md`, "NICFS's placement"). Only headers come in their messages. The
+//! data lie in memory that both processes share, and are copied out of it once, before anything of
+//! them is believed (rule R41).
 
 use super::Server;
 use super::identity::{BYTES, Channel};

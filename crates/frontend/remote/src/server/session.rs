@@ -210,21 +210,12 @@ fn open(
     if leases == Leases::Lent {
         let opening = (&opening, caches);
         let (service, lends) = lends::open(server, (channel, shares_memory), opening, outbox)?;
-        let (lends, returned, back) = (Some(lends), None, Back::New);
-        let (power, prover) = (Power::of(service.clone()), None);
         let beside = returning.map(|returning| server.clients.beside(returning.client));
-        let beside = beside.transpose()?;
+        let power = Power::of(service.clone());
         return Ok(Opened {
-            service,
-            caches,
-            kernel,
-            lends,
-            checks,
-            power,
-            prover,
-            returned,
-            beside,
-            back,
+            lends: Some(lends),
+            beside: beside.transpose()?,
+            ..Opened::new((service, power), (caches, kernel, checks))
         });
     }
     let returning = returning.map(|returning| identity::own_number(whose.as_ref(), returning));
@@ -257,8 +248,19 @@ fn open(
         }
         None => (Back::New, None),
     };
-    let beside = None;
-    Ok(Opened { service, caches, kernel, lends, checks, power, prover, returned, beside, back })
+    let new = Opened::new((service, power), (caches, kernel, checks));
+    Ok(Opened { lends, prover, returned, back, ..new })
+}
+
+impl Opened {
+    /// Without what only some sessions have.
+    fn new(
+        (service, power): (Arc<dyn FileService>, Power),
+        (caches, kernel, checks): (bool, bool, bool),
+    ) -> Self {
+        let (lends, prover, returned, beside, back) = (None, None, None, None, Back::New);
+        Self { service, caches, kernel, lends, checks, power, prover, returned, beside, back }
+    }
 }
 
 /// Opens a session within the bounds of its channel, and the same without checks of its callers.

@@ -1,5 +1,5 @@
-//! What programs have of leased files at the storage's target: blocks that they read and write there
-//! by themselves (rules R29 and R42; `docs/design/target.md`, "The data plane").
+//! What programs have of leased files at the storage's target: blocks that they read and write
+//! there by themselves (rules R29 and R42; `docs/design/target.md`, "The data plane").
 //!
 //! 1. *Asked.* What is pending of the file is brought home; then its blocks are chosen, and the
 //!    target is told.

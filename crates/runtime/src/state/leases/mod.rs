@@ -10,13 +10,15 @@
 //!
 //! Times are nanoseconds of [`siftfs_base::Clock::boot_ns`].
 
+pub mod direct;
+
 use crate::state::changes::Noted;
-use crate::state::direct::Directs;
 use crate::state::step::{Step, Stop};
 use crate::state::tree::nodes::give_back;
 use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, Tree};
 use ahash::HashMap;
+use direct::Directs;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Holder, LeaseId, Owed, Shown, Target};
 use std::hash::{BuildHasher, RandomState};
