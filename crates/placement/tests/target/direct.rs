@@ -191,11 +191,14 @@ fn what_is_granted() {
     let held = lease(session, handle).unwrap();
     let first = direct(session, held, handle).unwrap();
     assert_eq!(blocks(&first), [0, 1, 5, 9]);
-    // What comes beside it leaves it, and is granted the next time.
+    // What comes beside it leaves it, and is granted when the next checkpoint is due.
     put(session, held, (3 * BLOCK, &[5; BLOCK_SIZE])).unwrap();
     put(session, held, (12 * BLOCK, &[6; BLOCK_SIZE])).unwrap();
     let attached = Attached::open(&machine.place(), first.token).unwrap();
     attached.write(home(&first, 0), &[7; 10], false).unwrap();
+    let early = direct(session, held, handle).unwrap();
+    assert_eq!(blocks(&early), [0, 1, 5, 9]);
+    thread::sleep(Duration::from_millis(110));
     let second = direct(session, held, handle).unwrap();
     assert_eq!(blocks(&second), [0, 1, 3, 5, 9, 12]);
     assert_ne!(first.token, second.token);

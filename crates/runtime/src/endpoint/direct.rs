@@ -52,7 +52,7 @@ impl Call<'_> {
         lease: LeaseId,
     ) -> Result<Direct> {
         let runtime = self.runtime;
-        if !self.is_home(ino)? {
+        if self.is_to_bring(ino)? {
             let _durable = runtime.fsync(ino, Asked::default())?;
             let _journaled = runtime.full_commit(ino)?;
             runtime.checkpoint(Urgency::Emergency)?;
@@ -81,12 +81,14 @@ impl Call<'_> {
         }
     }
 
-    /// Is nothing of the file pending?
-    fn is_home(&self, ino: InodeNr) -> Result<bool> {
+    /// Is something of the file pending, and may it be brought home now?
+    fn is_to_bring(&self, ino: InodeNr) -> Result<bool> {
         self.query(|st| {
             st.metadata.tree.load_regular(ino)?;
             let node = st.metadata.tree.node(ino);
-            Ok(node.overlay.is_empty() && node.dirty_pages == 0 && node.sent.is_empty())
+            let home = node.overlay.is_empty() && node.dirty_pages == 0 && node.sent.is_empty();
+            let now = st.metadata.log.time.mono_ns();
+            Ok(!home && st.leases.direct.may_bring(now))
         })
     }
 }

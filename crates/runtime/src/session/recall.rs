@@ -76,9 +76,9 @@ pub(crate) fn end(runtime: &Runtime, st: MutexGuard<'_, State>, files: &[InodeNr
     if files.is_empty() {
         return owed;
     }
-    let mut st = take_back(runtime, st, files);
+    let (mut st, files) = take_back(runtime, st, files);
     let mut notices = Vec::new();
-    for ino in files {
+    for ino in &files {
         let State { leases, sharing, metadata, .. } = &mut *st;
         let inodes = &mut metadata.tree.inodes;
         if let Some(ended) = leases.end(*ino, inodes) {
@@ -94,20 +94,23 @@ pub(crate) fn end(runtime: &Runtime, st: MutexGuard<'_, State>, files: &[InodeNr
     owed
 }
 
-/// What programs have of these files is taken back, and nothing more is granted of them.
+/// What programs have of these files is taken back, and nothing more is granted of them. Which of
+/// their leases are to end: one that has ended meanwhile may be another session's by now.
 fn take_back<'a>(
     runtime: &'a Runtime,
     mut st: MutexGuard<'a, State>,
     files: &[InodeNr],
-) -> MutexGuard<'a, State> {
-    files.iter().for_each(|ino| st.leases.ends(*ino));
+) -> (MutexGuard<'a, State>, Vec<InodeNr>) {
+    let leases = files.iter().filter_map(|ino| Some((*ino, st.leases.ends(*ino)?)));
+    let mut leases: Vec<_> = leases.collect();
     let granted = |st: &State| files.iter().copied().find(|ino| st.leases.direct.has(*ino));
     while let Some(ino) = granted(&st) {
         drop(st);
         direct::take_back(runtime, ino);
         st = runtime.lock();
     }
-    st
+    leases.retain(|(ino, lease)| st.leases.is_of(*ino, *lease));
+    (st, leases.into_iter().map(|(ino, _)| ino).collect())
 }
 
 /// Tells the holder, unless that was done before. Nothing if no lease has to end.

@@ -13,6 +13,9 @@ use ahash::{HashMap, HashSet};
 use siftfs_base::{Blocks, InodeNr, RangeSet, Result, errno};
 use siftfs_proto::LeaseId;
 
+/// Time between two checkpoints for the sake of grants, at least.
+const BETWEEN_NS: u64 = 100_000_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Asked,
@@ -45,6 +48,8 @@ pub struct Directs {
     of_file: HashMap<InodeNr, Direct>,
     /// Files whose leases are ending: nothing is granted of them any more.
     closing: HashSet<InodeNr>,
+    /// When something was brought home last, in nanoseconds of the monotonic clock.
+    brought: Option<u64>,
     /// Leased files of which something may be lost that a holder's fsync has not told.
     lost: HashSet<InodeNr>,
 }
@@ -64,6 +69,16 @@ impl Directs {
         let direct = Direct { lease, phase: Phase::Asked, blocks: RangeSet::new() };
         self.of_file.insert(ino, direct);
         Ok(())
+    }
+
+    /// May what is pending be brought home at `now`? That is a checkpoint, which nobody is to make
+    /// as often as he likes: what is home already is granted without.
+    pub fn may_bring(&mut self, now: u64) -> bool {
+        let may = self.brought.is_none_or(|last| now.saturating_sub(last) >= BETWEEN_NS);
+        if may {
+            self.brought = Some(now);
+        }
+        may
     }
 
     /// These blocks are chosen. From here on they are the program's.

@@ -77,6 +77,14 @@ fn r29_no_lease_ends_with_a_grant() {
     granted().lease_ended(INO);
 }
 
+/// However many ask, and for however many files.
+#[test]
+fn nobody_makes_checkpoints_as_often_as_he_likes() {
+    let mut directs = Directs::default();
+    let made = (0..10_000_000_000u64).step_by(1_000_000).filter(|now| directs.may_bring(*now));
+    assert_eq!(made.count(), 100, "in ten seconds of asking each millisecond");
+}
+
 #[test]
 fn a_loss_is_told_once_and_belongs_to_its_lease() {
     let mut directs = granted();

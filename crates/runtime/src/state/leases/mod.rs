@@ -478,10 +478,15 @@ impl Leases {
     }
 
     /// The file's lease, if it has one, is about to end: nothing more is granted by it.
-    pub fn ends(&mut self, ino: InodeNr) {
-        if self.of_file.contains_key(&ino) {
-            self.direct.lease_ends(ino);
-        }
+    pub fn ends(&mut self, ino: InodeNr) -> Option<LeaseId> {
+        let lease = self.of_file.get(&ino)?;
+        self.direct.lease_ends(ino);
+        Some(lease.id)
+    }
+
+    /// Is this the file's lease?
+    pub fn is_of(&self, ino: InodeNr, id: LeaseId) -> bool {
+        self.of_file.get(&ino).is_some_and(|lease| lease.id == id)
     }
 
     /// Is the lease, if it has not ended, to be given back?
