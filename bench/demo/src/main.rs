@@ -57,7 +57,7 @@ fn run() -> Result<()> {
     println!("\nA process serves a volume, and two others mount it:");
     step("a server and two mounts, each killed", || served::demonstrate(&place))?;
     println!("\nA process has the storage, and the host reaches it through that one:");
-    step("a target and its host, each killed", || target::demonstrate(&place))?;
+    step("a target, its host and a direct program", || target::demonstrate(&place))?;
     println!("\nAn unmodified program has a log of its own:");
     accelerated::demonstrate(&place, &ext4, &mut table)?;
     println!("\nA device process does the background work:");
