@@ -3,11 +3,14 @@
 
 #[path = "target/direct.rs"]
 mod direct;
+#[path = "target/forger.rs"]
+mod forger;
 #[path = "target/histories.rs"]
 mod histories;
 #[path = "target/machine.rs"]
 mod machine;
 
+use forger::Forger;
 use machine::{Machine, NAME, Way};
 use siftfs_base::{BLOCK_SIZE, Error, Rng, SharedBlock};
 use siftfs_device::{Device, FaultDevice, ReadOp, RegionKind, Role, WriteOp};
@@ -401,22 +404,10 @@ fn forged_calls_change_nothing_that_is_not_the_hosts() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(volume(24 << 20), Way::Unix, dir.path());
     let before = not_the_hosts(&machine.disk);
-    let mut forger =
-        connect::<BlockProtocol>(&machine.place().address, &TransportOptions::default()).unwrap();
+    let mut forger = Forger::new(&machine);
     let open =
         |access| StorageCall::Open { version: PROTOCOL_VERSION, volume: NAME.into(), access };
-    let mut id = 0;
-    let mut ask = |call: StorageCall| {
-        id += 1;
-        forger.sender.send(ToService::Storage { id, call }).unwrap();
-        match forger.receiver.recv(Some(Duration::from_secs(20))) {
-            Ok(Received::Message(FromService::Storage { id: answered, answer })) => {
-                assert_eq!(answered, id);
-                answer
-            }
-            other => panic!("{other:?}"),
-        }
-    };
+    let mut ask = |call| forger.ask(call);
     assert!(matches!(ask(open(Access::Shared)), StorageAnswer::Opened { .. }));
     let claim = |role| StorageCall::Claim { device: 0, role, patience: u32::MAX };
     assert_eq!(ask(claim(Role::Host)), StorageAnswer::Done);
@@ -452,7 +443,7 @@ fn forged_calls_change_nothing_that_is_not_the_hosts() {
     assert!(done > 100 && refused > 1000, "{done} done, {refused} refused");
     assert!(not_the_hosts(&machine.disk) == before, "something else was written");
     // The target serves on: it was this connection's role alone that had been in the way.
-    forger.sender.cut();
+    forger.end.sender.cut();
     let begun = Instant::now();
     while let Err(error) = opened(&machine) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{error}");

@@ -2,12 +2,12 @@
 //! host in between.
 
 use crate::{
-    Address, Claim, Error, File, Result, Secured, Shared, TransportOptions, Trust, Volume,
+    Address, Claim, Error, File, Result, Secured, Shared, TransportOptions, Volume, usual,
 };
 use siftfs_direct::{Reach, Session};
 use siftfs_placement::TargetPlace;
 use siftfs_proto::{Credentials, Holder, Opening};
-use siftfs_remote::{Client, own_claim, transport};
+use siftfs_remote::Client;
 use std::sync::Arc;
 
 pub use siftfs_direct::DirectFile;
@@ -58,12 +58,7 @@ impl Direct {
     /// As [`Volume::connect_to`].
     pub fn connect(address: &str, volume: &str) -> Result<Self> {
         let address = address.parse()?;
-        let claim = match address {
-            Address::Unix(_) => Claim::Owner,
-            Address::Tcp { .. } => own_claim(),
-        };
-        let options = transport();
-        let secured = Trust::default().secure(&address, &options, None)?;
+        let (claim, options, secured) = usual(&address)?;
         Self::connect_with(&address, (&options, secured.as_ref()), (volume, claim), reach())
     }
 
@@ -129,8 +124,7 @@ fn reach() -> Reach {
         let named = TargetPlace::parse(target).and_then(std::result::Result::ok);
         let refuse = || Error::Refused(format!("{target} is no target's volume"));
         let (address, volume) = named.ok_or_else(refuse)?;
-        let options = transport();
-        let secured = Trust::default().secure(&address, &options, None)?;
+        let (_, options, secured) = usual(&address)?;
         Ok(TargetPlace { address, volume, options, secured })
     })
 }

@@ -130,6 +130,17 @@ fn split(path: &str) -> Result<(&str, &str)> {
     Ok((&path[..at], &path[at + 1..]))
 }
 
+/// For whom this process connects to a server, and how it reaches one.
+fn usual(address: &Address) -> Result<(Claim, TransportOptions, Option<Secured>)> {
+    let claim = match address {
+        Address::Unix(_) => Claim::Owner,
+        Address::Tcp { .. } => own_claim(),
+    };
+    let options = transport();
+    let secured = Trust::default().secure(address, &options, None)?;
+    Ok((claim, options, secured))
+}
+
 impl Volume {
     /// Opens a volume in a file or on a block device, exclusively, with the usual settings, and
     /// recovers it first if it is dirty. Calls are made as root.
@@ -203,12 +214,7 @@ impl Volume {
     /// As [`Volume::connect_to`].
     pub fn connect_by(address: &str, volume: &str, by: &ConnectOptions) -> Result<Self> {
         let address = address.parse()?;
-        let claim = match address {
-            Address::Unix(_) => Claim::Owner,
-            Address::Tcp { .. } => own_claim(),
-        };
-        let options = transport();
-        let secured = Trust::default().secure(&address, &options, None)?;
+        let (claim, options, secured) = usual(&address)?;
         let about = (volume, claim);
         Self::of_server(&address, (&options, secured.as_ref()), about, by.when_lost)
     }

@@ -1,16 +1,14 @@
 //! Direct leases: programs that read and write blocks of their files at the target by themselves.
 
+use super::forger::Forger;
 use super::machine::{Machine, Way};
 use super::{WAYS, data, host, volume};
 use siftfs_base::{BLOCK_SIZE, Error, Rng, SharedBlock};
 use siftfs_device_target::Attached;
-use siftfs_placement::{LocalVolume, TransportOptions};
+use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
-use siftfs_transport::{Received, connect};
-use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
-};
+use siftfs_wire::{PROTOCOL_VERSION, StorageAnswer, StorageCall};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -403,21 +401,8 @@ fn forged_calls_of_a_program() {
     let lane = lane(&machine, &program, "f", &[1; 16 * BLOCK_SIZE]);
     make(&user(&v), "other", &[2; 64 * BLOCK_SIZE]);
     v.checkpoint().unwrap();
-    let place = machine.place();
-    let mut forger =
-        connect::<BlockProtocol>(&place.address, &TransportOptions::default()).unwrap();
-    let mut id = 0;
-    let mut ask = |call: StorageCall| {
-        id += 1;
-        forger.sender.send(ToService::Storage { id, call }).unwrap();
-        match forger.receiver.recv(Some(Duration::from_secs(20))) {
-            Ok(Received::Message(FromService::Storage { id: answered, answer })) => {
-                assert_eq!(answered, id);
-                answer
-            }
-            other => panic!("{other:?}"),
-        }
-    };
+    let mut forger = Forger::new(&machine);
+    let mut ask = |call| forger.ask(call);
     let attach = |token| StorageCall::Attach { version: PROTOCOL_VERSION, token };
     assert_eq!(ask(attach(lane.direct.token)), StorageAnswer::Done);
     let granted: Vec<u64> =
