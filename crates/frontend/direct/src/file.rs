@@ -82,25 +82,8 @@ impl DirectFile {
     /// # Errors
     /// As [`DirectFile::sync_data`].
     pub fn sync_all(&self) -> Result<()> {
-        let opened = &self.opened;
-        let state = opened.reach();
-        opened.given.store(false, Ordering::Release);
-        let unflushed = opened.unflushed.swap(false, Ordering::AcqRel);
-        // The host has the target flush what is granted.
-        let synced = self.sync_host(false, unflushed);
-        let life = state.life;
-        drop(state);
-        if synced.is_err() {
-            opened.given.store(true, Ordering::Release);
-            opened.unflushed.store(unflushed, Ordering::Release);
-        }
-        if synced.is_err() {
-            // The grant may be lost with what was written, which is told here.
-            opened.lost_way(life);
-        }
-        let in_doubt = opened.take_doubt();
-        synced?;
-        if in_doubt { Err(errno(libc::EIO)) } else { Ok(()) }
+        self.try_ways(|state| self.sync_all_once(state))?;
+        self.tell_doubt()
     }
 
     /// Sets the size; what is beyond the old end reads as zeros. Not durable before a sync.
@@ -220,10 +203,6 @@ impl DirectFile {
             match (area, &state.way) {
                 (Some(area), Some(way)) => {
                     let written = way.attached().write(area, part, durable);
-                    // What failed may have been written in part.
-                    if !durable || written.is_err() {
-                        self.opened.unflushed.store(true, Ordering::Release);
-                    }
                     written.map_err(|error| of_way(state, error))?;
                 }
                 _ => {
@@ -266,12 +245,10 @@ impl DirectFile {
 
     fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {
         let opened = &self.opened;
-        if opened.unflushed.swap(false, Ordering::AcqRel)
-            && let Some(way) = &state.way
-            && let Err(error) = way.attached().flush()
+        if let Some(way) = &state.way
+            && !way.attached().is_flushed()
         {
-            opened.unflushed.store(true, Ordering::Release);
-            return Err(of_way(state, error));
+            way.attached().flush().map_err(|error| of_way(state, error))?;
         }
         if opened.given.swap(false, Ordering::AcqRel) || state.lease.is_none() {
             self.sync_host(true, false).map_err(|error| {
@@ -280,6 +257,28 @@ impl DirectFile {
             })?;
         }
         Ok(())
+    }
+
+    /// The host has the target flush what is granted.
+    fn sync_all_once(&self, state: &State) -> std::result::Result<(), Again> {
+        let attached = state.way.as_ref().map(|way| way.attached());
+        let covered = attached.map(|attached| attached.covers());
+        let unflushed = attached.is_some_and(|attached| !attached.is_flushed());
+        self.opened.given.store(false, Ordering::Release);
+        match self.sync_host(false, unflushed) {
+            Ok(()) => {
+                if let (Some(attached), Some(covered)) = (attached, &covered) {
+                    attached.covered(covered);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.opened.given.store(true, Ordering::Release);
+                // What was written may be lost with the grant, and is given to the host then.
+                let lost = unflushed && error.errno() == libc::EIO;
+                Err(if lost { Again::Way(state.life) } else { Again::Failed(error) })
+            }
+        }
     }
 
     /// fsync(2) by the host. It says once that something may be lost which was written under a

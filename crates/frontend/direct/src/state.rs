@@ -1,8 +1,8 @@
 //! What a program has of one file: its lease, the way to what is granted, and what is not durable.
 
 use crate::session::Shared;
-use crate::way::{Fate, Way};
-use siftfs_base::{Error, Result};
+use crate::way::{Lost, Way};
+use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_proto::{Handle, LeaseId, Request};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -23,8 +23,6 @@ pub(crate) struct Opened {
     used: AtomicBool,
     /// Calls since the last grant that went to the host.
     pub beside: AtomicU64,
-    /// Something was written to the target since the last flush began.
-    pub unflushed: AtomicBool,
     /// Something was given to the host since the last fsync began.
     pub given: AtomicBool,
     /// What was written to the target may be lost, which was not told.
@@ -49,8 +47,8 @@ pub(crate) struct State {
 impl Opened {
     pub fn new(shared: Arc<Shared>, handle: Handle) -> Arc<Self> {
         let (state, size, used, beside) = Default::default();
-        let (unflushed, given, in_doubt) = Default::default();
-        Arc::new(Self { shared, handle, state, size, used, beside, unflushed, given, in_doubt })
+        let (given, in_doubt) = Default::default();
+        Arc::new(Self { shared, handle, state, size, used, beside, given, in_doubt })
     }
 
     /// How the file is reached now, which does not change as long as this is held. Asks for a
@@ -58,12 +56,23 @@ impl Opened {
     pub fn reach(self: &Arc<Self>) -> RwLockReadGuard<'_, State> {
         self.used.store(true, Ordering::Relaxed);
         let state = self.read();
-        if !state.is_due(self.beside.load(Ordering::Relaxed)) {
+        if !self.is_due(&state) {
             return state;
         }
         drop(state);
         self.ask();
         self.read()
+    }
+
+    /// Is it time to ask for a lease, or for more?
+    fn is_due(&self, state: &State) -> bool {
+        let wants = match state.way.as_ref().map(Way::blocks) {
+            None => true,
+            // What the file has may not have been home.
+            Some(0) => self.size.load(Ordering::Relaxed) >= BLOCK_BYTES,
+            Some(_) => self.beside.load(Ordering::Relaxed) >= BESIDE,
+        };
+        wants && !state.never && state.next.is_none_or(|next| Instant::now() >= next)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -74,9 +83,12 @@ impl Opened {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Was it used since this was asked last?
+    /// Was it used since this was asked last, or is something of it not flushed?
     pub fn was_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
+        let used = self.used.swap(false, Ordering::Relaxed);
+        let flushed = |state: &State| state.way.as_ref().is_none_or(|w| w.attached().is_flushed());
+        // One who changes the state uses it.
+        used || !self.state.try_read().is_ok_and(|state| flushed(&state))
     }
 
     /// May something be lost that was not told? It is from here on.
@@ -86,7 +98,7 @@ impl Opened {
 
     fn ask(self: &Arc<Self>) {
         let mut state = self.write();
-        if !state.is_due(self.beside.load(Ordering::Relaxed)) {
+        if !self.is_due(&state) {
             return;
         }
         let before = state.way.as_ref().map_or(0, Way::blocks);
@@ -119,7 +131,7 @@ impl Opened {
             }
         };
         // The last grant ends with this.
-        self.settle(state.way.take());
+        self.settle(state);
         let direct = match self.shared.call(Request::LeaseDirect { lease, file }) {
             Ok(direct) => direct.direct()?,
             Err(error) => {
@@ -145,10 +157,7 @@ impl Opened {
         state.life += 1;
         match state.way.take().map(Way::again) {
             Some(Ok(way)) => state.way = Some(way),
-            Some(Err(fate)) => {
-                let unflushed = self.unflushed.swap(false, Ordering::AcqRel);
-                self.note_fate(unflushed, fate);
-            }
+            Some(Err(lost)) => self.repeat(state.lease, lost),
             None => {}
         }
         state.wait();
@@ -164,24 +173,33 @@ impl Opened {
     }
 
     fn end_lease(&self, state: &mut State) {
-        self.settle(state.way.take());
+        self.settle(state);
         if let Some(lease) = state.lease.take() {
             self.shared.forget(lease);
         }
     }
 
-    /// What was written by a way that is given up is durable, or in doubt.
-    fn settle(&self, last: Option<Way>) {
-        if let Some(way) = last
-            && self.unflushed.swap(false, Ordering::AcqRel)
-        {
-            self.note_fate(true, way.settle());
+    /// Gives the way up, while the lease lasts.
+    fn settle(&self, state: &mut State) {
+        if let Some(way) = state.way.take() {
+            self.repeat(state.lease, way.settle());
         }
     }
 
-    fn note_fate(&self, unflushed: bool, fate: Fate) {
-        if unflushed && fate == Fate::Unknown {
-            self.in_doubt.store(true, Ordering::Release);
+    /// What may be lost is given to the host. The lease says that nobody else has written meanwhile:
+    /// without it, what is lost is in doubt.
+    fn repeat(&self, lease: Option<LeaseId>, Lost(lost): Lost) {
+        for (offset, bytes) in lost {
+            let again = lease.is_some_and(|lease| {
+                let data = bytes.into();
+                let request = Request::LeaseWrite { lease, offset, data, time: None };
+                self.shared.call(request).is_ok()
+            });
+            self.given.store(true, Ordering::Release);
+            if !again {
+                self.in_doubt.store(true, Ordering::Release);
+                return;
+            }
         }
     }
 
@@ -223,15 +241,6 @@ impl Drop for Opened {
 }
 
 impl State {
-    fn is_due(&self, beside: u64) -> bool {
-        let wants = match self.way.as_ref().map(Way::blocks) {
-            None => true,
-            Some(0) => beside > 0,
-            Some(_) => beside >= BESIDE,
-        };
-        wants && !self.never && self.next.is_none_or(|next| Instant::now() >= next)
-    }
-
     /// Nothing is asked for until a while has gone by, twice as long as the last time.
     fn wait(&mut self) {
         let pause = self.pause.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));

@@ -1,7 +1,7 @@
 //! The way to what is granted of one file: where its blocks are, and the connection.
 
-use siftfs_base::{BLOCK_BYTES, Result};
-use siftfs_device_target::{Attached, TargetPlace};
+use siftfs_base::{BLOCK_BYTES, Error, Result};
+use siftfs_device_target::{Attached, Kept, TargetPlace};
 use siftfs_proto::{Direct, DirectRun};
 use std::ops::Range;
 
@@ -19,14 +19,10 @@ pub(crate) struct Piece {
     pub area: Option<u64>,
 }
 
-/// What became of what was written to the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It is durable.
-    Durable,
-    /// Nobody can tell.
-    Unknown,
-}
+/// A way that is lost, with what was written by it and may be lost as well: bytes, and where they
+/// belong in the file, in the order of the writes.
+#[derive(Debug, Default)]
+pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>);
 
 impl Way {
     /// Connects to where these blocks are granted.
@@ -38,24 +34,26 @@ impl Way {
     /// Connects again after the connection was lost.
     ///
     /// # Errors
-    /// The grant is not there any more: what that means for what was not flushed.
-    pub fn again(self) -> std::result::Result<Self, Fate> {
-        match Attached::open(&self.place, self.granted.token) {
-            Ok(attached) => Ok(Self { attached, ..self }),
-            Err(siftfs_base::Error::Posix(libc::ESTALE)) => Err(Fate::Durable),
-            Err(_) => Err(Fate::Unknown),
+    /// The grant is not there any more.
+    pub fn again(self) -> std::result::Result<Self, Lost> {
+        let Self { place, granted, attached } = self;
+        match attached.again(&place, granted.token) {
+            Ok(attached) => Ok(Self { place, granted, attached }),
+            // It has ended in order, and its end has made everything durable.
+            Err((Error::Posix(libc::ESTALE), _)) => Err(Lost::default()),
+            Err((_, kept)) => Err(lost(&granted.runs, kept)),
         }
     }
 
-    /// Makes durable what was written. The way is given up.
-    pub fn settle(self) -> Fate {
-        if self.attached.flush().is_ok() {
-            return Fate::Durable;
+    /// Makes durable what was written, and gives the way up. What may be lost of it.
+    pub fn settle(self) -> Lost {
+        if self.attached.is_flushed() || self.attached.flush().is_ok() {
+            return Lost::default();
         }
         match self.again() {
-            Ok(way) if way.attached.flush().is_ok() => Fate::Durable,
-            Ok(_) => Fate::Unknown,
-            Err(fate) => fate,
+            Ok(way) if way.attached.flush().is_ok() => Lost::default(),
+            Ok(way) => lost(&way.granted.runs, way.attached.kept()),
+            Err(lost) => lost,
         }
     }
 
@@ -73,6 +71,18 @@ impl Way {
     pub fn blocks(&self) -> u64 {
         self.granted.runs.iter().map(|run| run.count).sum()
     }
+}
+
+/// Where in the file kept writes belong: each lies in one run.
+fn lost(runs: &[DirectRun], kept: Vec<Kept>) -> Lost {
+    let place = |offset: u64| {
+        let block = offset / BLOCK_BYTES;
+        let run = runs
+            .iter()
+            .find(|run| block.checked_sub(run.block).is_some_and(|behind| behind < run.count))?;
+        Some((run.first + (block - run.block)) * BLOCK_BYTES + offset % BLOCK_BYTES)
+    };
+    Lost(kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data))).collect())
 }
 
 fn pieces(runs: &[DirectRun], range: Range<u64>) -> Vec<Piece> {

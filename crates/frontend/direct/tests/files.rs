@@ -102,7 +102,7 @@ fn one_file_by_all_ways() {
         let (program, other, mut rng) = (session(&v), user(&v), Rng::new(seed));
         let file = create(&program, "f");
         let (mut model, mut direct) = (Vec::new(), 0);
-        for round in 0..900 {
+        for round in 0..400 {
             let len = [1, 100, 4096, 5000, 70_000][rng.below(5) as usize];
             let at = rng.below(model.len() as u64 + 9000);
             match rng.below(40) {
@@ -140,9 +140,16 @@ fn one_file_by_all_ways() {
                     model[at as usize..at as usize + len].copy_from_slice(&data);
                 }
             }
+            if round % 40 == 0 {
+                // A block at least, which the host brings home when it may.
+                file.write_at(0, &[7; 4096]).unwrap();
+                model.resize(model.len().max(4096), 0);
+                model[..4096].fill(7);
+                until_direct(&file);
+            }
             direct += u32::from(file.is_direct());
         }
-        assert!(direct > 100, "{way:?}: {direct} of 900 rounds had something granted");
+        assert!(direct >= 10, "{way:?}: {direct} of 400 rounds had something granted");
         drop(file);
         let handle = open(&other, "f");
         assert!(all(&other, handle) == model, "{way:?}");
@@ -195,8 +202,8 @@ fn programs_take_turns() {
     v.close().unwrap();
 }
 
-/// What was synced outlives the target's power; where something may be lost, a sync says so, once;
-/// and the file is direct again.
+/// What was written outlives the target's power, synced or not: the program keeps what no flush has
+/// covered, and gives it to the host. The file is direct again after that.
 #[test]
 fn a_target_that_loses_its_power() {
     for seed in 0..6 {
@@ -219,19 +226,18 @@ fn a_target_that_loses_its_power() {
             let (at, data) = (rng.below(39 << 12), bytes(&mut rng, 4096));
             file.write_durable_at(at, &data).unwrap();
             model[at as usize..][..4096].copy_from_slice(&data);
-            let unsynced = rng.chance(50);
-            if unsynced {
-                file.write_at(0, &[round; 4096]).unwrap();
+            for _ in 0..rng.below(4) {
+                let (at, data) = (rng.below(39 << 12), bytes(&mut rng, 4096));
+                file.write_at(at, &data).unwrap();
+                model[at as usize..][..4096].copy_from_slice(&data);
             }
             machine = machine.power_fails(Way::SharedMemory, rng.below(u64::MAX));
-            let synced = [file.sync_data(), file.sync_all(), file.sync_all()];
-            let told = synced.iter().filter(|synced| synced.is_err()).count();
-            assert!(told <= 1, "it is told once: {synced:?}");
-            assert!(told == 1 || !unsynced, "seed {seed}: it is told that something may be lost");
-            let found = file.read_at(0, 40 << 12).unwrap();
-            assert!(found[4096..] == model[4096..], "seed {seed}: what was synced");
-            assert!(unsynced || found == model, "seed {seed}");
-            file.write_at(0, &model[..4096]).unwrap();
+            match rng.below(3) {
+                0 => file.sync_data().unwrap(),
+                1 => file.sync_all().unwrap(),
+                _ => {}
+            }
+            assert!(file.read_at(0, 40 << 12).unwrap() == model, "seed {seed}, round {round}");
             file.sync_data().unwrap();
         }
         drop(file);

@@ -19,7 +19,7 @@ mod place;
 mod target;
 mod unflushed;
 
-pub use attached::Attached;
+pub use attached::{Attached, Covered, Kept};
 pub use device::TargetDevice;
 pub use grants::Settled;
 pub use place::TargetPlace;

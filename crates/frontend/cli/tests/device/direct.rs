@@ -198,8 +198,8 @@ fn deaths_beside_a_direct_program() {
             1 => {
                 target.kill();
                 target = Device::start(&setup, &[]);
-                // It goes on.
                 pause(&mut rng);
+                assert!(program.try_wait().unwrap().is_none(), "it outlives its target");
             }
             2 => {
                 server.kill().unwrap();
