@@ -6,7 +6,8 @@ use siftfs_device_target::TargetPlace;
 use siftfs_placement::{
     Address, Listener, Media, OpenStorage, Server, ServerOptions, TransportOptions,
 };
-use siftfs_wire::Access;
+use siftfs_transport::Sender;
+use siftfs_wire::{Access, FromService};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
@@ -26,13 +27,16 @@ pub enum Way {
     Tcp,
 }
 
+/// A connection: what cuts it, and its thread.
+type Session = (Arc<dyn Sender<FromService>>, JoinHandle<()>);
+
 /// The machine while it runs.
 pub struct Machine {
     pub disk: Arc<FaultDevice>,
     place: TargetPlace,
     server: Arc<Server>,
     ending: Arc<AtomicBool>,
-    accepting: Option<JoinHandle<()>>,
+    accepting: Option<JoinHandle<Vec<Session>>>,
     opened: Arc<Mutex<Vec<Weak<ProcessDevice>>>>,
 }
 
@@ -98,20 +102,28 @@ impl Machine {
     /// The process ends, and its listener with it; calls that had begun are carried out.
     pub fn stop(&mut self) {
         self.server.stop();
+        let sessions = self.stop_listening();
+        sessions.into_iter().for_each(|(_, session)| session.join().unwrap());
+    }
+
+    fn stop_listening(&mut self) -> Vec<Session> {
         self.ending.store(true, Ordering::SeqCst);
-        if let Some(accepting) = self.accepting.take() {
-            accepting.join().unwrap();
-        }
+        self.accepting.take().map_or_else(Vec::new, |accepting| accepting.join().unwrap())
     }
 
     /// Power fails: of what was not flushed, some is kept, some torn and some lost. The machine
     /// that comes back has what is left, at the same address.
     pub fn power_fails(mut self, way: Way, seed: u64) -> Self {
-        self.stop();
+        // Nothing is answered any more; then nothing is written. What the process does at its end
+        // it does in vain.
+        let sessions = self.stop_listening();
+        sessions.iter().for_each(|(sender, _)| sender.cut());
         let opened = self.opened.lock().unwrap();
         opened.iter().filter_map(Weak::upgrade).for_each(|device| device.kill());
         drop(opened);
         self.disk.cut_now();
+        self.server.stop();
+        sessions.into_iter().for_each(|(_, session)| session.join().unwrap());
         let left = FaultDevice::from_image(self.disk.power_cut_image(seed), seed);
         Self::start_at(left, way, &self.place.address)
     }
@@ -123,15 +135,19 @@ impl Drop for Machine {
     }
 }
 
-fn accept(listener: Listener, server: Arc<Server>, ending: Arc<AtomicBool>) -> JoinHandle<()> {
+fn accept(
+    listener: Listener,
+    server: Arc<Server>,
+    ending: Arc<AtomicBool>,
+) -> JoinHandle<Vec<Session>> {
     thread::spawn(move || {
-        let mut sessions = Vec::new();
+        let mut sessions: Vec<Session> = Vec::new();
         while !ending.load(Ordering::SeqCst) {
             if let Ok(Some(end)) = listener.accept(Some(Duration::from_millis(10))) {
-                let server = server.clone();
-                sessions.push(thread::spawn(move || server.session(end)));
+                let (server, sender) = (server.clone(), end.sender.clone());
+                sessions.push((sender, thread::spawn(move || server.session(end))));
             }
         }
-        sessions.into_iter().for_each(|session: JoinHandle<()>| session.join().unwrap());
+        sessions
     })
 }
