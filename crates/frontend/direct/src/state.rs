@@ -186,8 +186,8 @@ impl Opened {
         }
     }
 
-    /// What may be lost is given to the host. The lease says that nobody else has written meanwhile:
-    /// without it, what is lost is in doubt.
+    /// What may be lost is given to the host. The lease says that nobody else has written
+    /// meanwhile: without it, what is lost is in doubt.
     fn repeat(&self, lease: Option<LeaseId>, Lost(lost): Lost) {
         for (offset, bytes) in lost {
             let again = lease.is_some_and(|lease| {

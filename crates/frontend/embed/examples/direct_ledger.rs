@@ -1,8 +1,9 @@
 //! Overwrites blocks of a file at the target, each durably and with a number, and says which: for
 //! tests that kill it, its host or the target.
 //!
-//! `direct_ledger ADDRESS PATH BLOCKS FIRST`: `try BLOCK NUMBER` comes before a write, and `done
-//! BLOCK NUMBER WAY` when it is durable, WAY being `direct` or `host`. The numbers begin with FIRST.
+//! `direct_ledger ADDRESS PATH BLOCKS FIRST`: `try BLOCK NUMBER` comes before a write, and
+//! `done BLOCK NUMBER WAY` when it is durable, WAY being `direct` or `host`. The numbers begin with
+//! FIRST.
 
 use siftfs::{Direct, Error, Result};
 use std::io::Write;
