@@ -1,13 +1,13 @@
 //! Storage behind a target: a device as any other, over each transport; what a flush promised
 //! outlives the target's power; a host that has lost its roles writes nothing more.
 
-#[path = "target/direct.rs"]
+#[path = "at_target/direct.rs"]
 mod direct;
-#[path = "target/forger.rs"]
+#[path = "at_target/forger.rs"]
 mod forger;
-#[path = "target/histories.rs"]
+#[path = "at_target/histories.rs"]
 mod histories;
-#[path = "target/machine.rs"]
+#[path = "at_target/machine.rs"]
 mod machine;
 
 use forger::Forger;

@@ -1,6 +1,6 @@
 //! Files that are read and written at the target, as a program sees them, and as the others do.
 
-#[path = "../../../placement/tests/target/machine.rs"]
+#[path = "../../../placement/tests/at_target/machine.rs"]
 mod machine;
 
 use machine::{Machine, Way};

@@ -1,7 +1,5 @@
 //! Random histories of a file that is written by both ways, with power cuts of target and host
-//! together: what was made durable by either is there afterwards, and nothing older over it (R42,
-//! R45).
-
+//! together: what was made durable by either is there afterwards, and nothing older over it (R42).
 use super::direct::{self, *};
 use super::machine::{Machine, Way};
 use super::{host, volume};
