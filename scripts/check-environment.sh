@@ -15,6 +15,11 @@ wrong() {
 [ -c /dev/loop-control ] || modprobe loop 2>/dev/null || true
 [ -c /dev/loop-control ] || wrong "no /dev/loop-control; load the kernel's loop module"
 
+# The largest tests want 3 GiB for their volumes, and fail without, which is late.
+place=${TMPDIR:-/var/tmp}
+free=$(df --output=avail -k "$place" | tail -n 1)
+[ "$free" -ge $((4 << 20)) ] || wrong "less than 4 GiB free in $place, where volumes of tests lie; set TMPDIR to a directory with more"
+
 if [ "$bad" = 0 ]; then
     dir=$(mktemp -d)
     truncate -s 8M "$dir/image"
