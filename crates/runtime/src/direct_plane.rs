@@ -20,7 +20,7 @@ pub trait DirectPlane: Send + Sync {
     /// admits the program.
     ///
     /// # Errors
-    /// Refused: too much is granted. All else: the storage is lost for good.
+    /// Refused: too much is granted. Any other error says that the storage is lost for good.
     fn grant(&self, lease: LeaseId, runs: Vec<BlockRun>) -> Result<[u8; 32]>;
 
     /// Makes durable what was written under a grant and answered.

@@ -87,7 +87,7 @@ impl Opened {
     pub fn was_used(&self) -> bool {
         let used = self.used.swap(false, Ordering::Relaxed);
         let flushed = |state: &State| state.way.as_ref().is_none_or(|w| w.attached().is_flushed());
-        // One who changes the state uses it.
+        // A thread that changes the state uses the file.
         used || !self.state.try_read().is_ok_and(|state| flushed(&state))
     }
 

@@ -40,7 +40,7 @@ impl Call<'_> {
         st.leases.direct.touch(ino)?;
         takes_bytes_alone(st, ino)?;
         st.leases.direct.ask(ino, lease)?;
-        // Who asks anew has seen the end of the last grant.
+        // A holder that asks anew has seen the end of the last grant.
         st.leases.direct.take_lost(ino);
         Ok(ino)
     }

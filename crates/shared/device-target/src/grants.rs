@@ -27,8 +27,8 @@ impl Target {
     /// host's connection is lost.
     ///
     /// # Errors
-    /// Refused: there are too many grants, or the blocks are none. All else: the storage is lost
-    /// for good.
+    /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error
+    /// says that the storage is lost for good.
     pub fn grant(&self, lease: u64, runs: Vec<BlockRun>) -> Result<Token> {
         match self.calls(&[StorageCall::Grant { lease, runs }])?.pop() {
             Some(StorageAnswer::Granted { token }) => {

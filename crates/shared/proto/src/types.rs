@@ -78,7 +78,7 @@ pub struct Credentials {
 /// Blocks of a leased file that a program reads and writes at the storage's target by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Direct {
-    /// What admits the program's connection there. Who knows it has the blocks.
+    /// What admits the program's connection there. A caller that knows it has them.
     pub token: [u8; 32],
     /// Where the target is, as the host names it.
     pub target: String,

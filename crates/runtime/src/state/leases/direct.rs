@@ -3,10 +3,11 @@
 //!
 //! 1. *Asked.* What is pending of the file is brought home; then its blocks are chosen, and the
 //!    target is told.
-//! 2. *Granted.* The program may be at it.
+//! 2. *Granted.* The program may read and write them.
 //! 3. *Ending.* The target is told, and answers when nothing runs any more.
 //!
-//! In 1 and 3 one thread is at it, without the state lock; who else wants the file waits for that.
+//! In 1 and 3 one thread asks the target, without the state lock; other threads that want the file
+//! wait for it.
 
 use crate::state::step::{Step, Stop};
 use ahash::{HashMap, HashSet};
