@@ -210,8 +210,10 @@ pub struct RequestLoop {
     pub why: String,
     /// Number of queues of the rings; 0 without rings.
     pub queues: u64,
-    /// Number of threads of all queues; 0 without rings.
+    /// Number of threads that carry requests out.
     pub threads: u64,
+    /// Number of those threads that have a request at this moment.
+    pub busy: u64,
 }
 
 #[cfg(test)]

@@ -371,8 +371,8 @@ fn document(value: &impl serde::Serialize) -> Result<Value, String> {
 
 fn request_loop(traffic: &Traffic) -> RequestLoop {
     let l = traffic.request_loop();
-    let (queues, threads) = (l.queues as u64, l.threads as u64);
-    RequestLoop { kind: l.kind.into(), why: l.why, queues, threads }
+    let [queues, threads, busy] = [l.queues, l.threads, l.busy].map(|n| n as u64);
+    RequestLoop { kind: l.kind.into(), why: l.why, queues, threads, busy }
 }
 
 /// Seconds since 1970.

@@ -166,14 +166,12 @@ fn mount(m: &Mount) -> String {
     )
 }
 
-/// How requests come, and why.
+/// How requests come, and why, and how many are being carried out.
 fn request_loop(l: &RequestLoop) -> String {
+    let threads = format!("{} threads, {} busy", count(l.threads), count(l.busy));
     match &*l.kind {
-        "ring" => {
-            let (queues, threads) = (count(l.queues), count(l.threads));
-            format!("by {queues} rings with {threads} threads: {}", l.why)
-        }
-        _ => format!("over /dev/fuse: {}", l.why),
+        "ring" => format!("by {} rings with {threads}: {}", count(l.queues), l.why),
+        _ => format!("over /dev/fuse with {threads}: {}", l.why),
     }
 }
 

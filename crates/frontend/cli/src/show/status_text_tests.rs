@@ -8,7 +8,7 @@ fn status(json: &str) -> Status {
 fn a_mount_in_use() {
     let text = text(&status(
         r#"{"pid":7,"version":"1.2","volume":"/v","dir":"/d","options":"ro","uptime_s":100,
-        "time_s":1000,"request_loop":{"kind":"ring","why":"it is there","queues":2,"threads":5},"requests":{"write":1500,"lookup":3,"open":40},"runtime":{
+        "time_s":1000,"request_loop":{"kind":"ring","why":"it is there","queues":2,"threads":5,"busy":1},"requests":{"write":1500,"lookup":3,"open":40},"runtime":{
         "fsync_latency":{"count":500,"p50_ns":61000,"p99_ns":1200000,"max_ns":9000000},
         "log":{"journal_bytes":4194304,"journal_used":2097152,"journal_data":"copy","lanes":[{"bytes":1048576,"used":0}]},
         "unreclaimed_transactions":3,
@@ -26,7 +26,7 @@ fn a_mount_in_use() {
         "5 for a moved directory, 2 for more data than one record takes\n",
         "7 writes (0 bytes), 0 flushes, 0 reads (0 bytes), 1 ERRORS",
         "requests      1,500 write, 40 open, 3 lookup\n",
-        "by 2 rings with 5 threads: it is there\n",
+        "by 2 rings with 5 threads, 1 busy: it is there\n",
         "state         serving",
     ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");

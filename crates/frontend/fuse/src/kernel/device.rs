@@ -29,24 +29,23 @@ pub(super) enum Next {
     End,
 }
 
-/// Starts `keep` threads that read; there are more while requests take long. `ends` takes how each
-/// ended.
+/// Starts the threads that `readers` keeps free; there are more while requests take long. `ends`
+/// takes how each ended.
 ///
 /// # Errors
 /// When a thread cannot be started; others may run then.
 pub(super) fn start<H: Handler>(
     device: &Arc<OwnedFd>,
     dispatch: &Dispatch<H>,
-    keep: usize,
+    readers: &Arc<Readers>,
     ends: &Sender<io::Result<()>>,
 ) -> io::Result<()> {
     // From here on requests are waited for in `Turn::wait`.
     let flags = rustix::fs::fcntl_getfl(&**device)?;
     rustix::fs::fcntl_setfl(&**device, flags | OFlags::NONBLOCK)?;
-    let readers = Arc::new(Readers::new(keep));
     let (device, dispatch, ends) = (device.clone(), dispatch.clone(), ends.clone());
-    let reader = Reader { device, dispatch, readers, ends };
-    (0..keep).try_for_each(|_| reader.another())
+    let reader = Reader { device, dispatch, readers: readers.clone(), ends };
+    (0..readers.keep()).try_for_each(|_| reader.another())
 }
 
 /// A thread that reads requests and carries them out, and what the next one needs.

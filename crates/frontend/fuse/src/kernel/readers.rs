@@ -59,6 +59,18 @@ impl Readers {
         }
     }
 
+    /// This many threads stay free when nothing is to be done.
+    pub(crate) fn keep(&self) -> usize {
+        self.keep
+    }
+
+    /// Threads there are, and those of them that have a request.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let sleepers = self.lock();
+        let waiting = sleepers.asleep + self.free.load(Ordering::SeqCst);
+        (sleepers.threads, sleepers.threads.saturating_sub(waiting))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Sleepers> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,29 @@ fn one_request_at_a_time_needs_no_more() {
         assert_eq!(readers.taken(), Taken::Covered);
         assert!(readers.done());
     }
-    assert_eq!(readers.lock().threads, 2);
+    assert_eq!(readers.count(), (2, 0));
+}
+
+/// Whatever became of a thread, it is counted as busy from its request to its answer and no longer.
+#[test]
+fn threads_that_have_a_request_are_counted() {
+    let readers = Arc::new(Readers::new(1));
+    assert_eq!((readers.taken(), readers.count()), (Taken::Start, (2, 1)));
+    assert_eq!((readers.taken(), readers.count()), (Taken::Start, (3, 2)));
+    // The third one reads, so the first one goes to sleep.
+    let sleeper = std::thread::spawn({
+        let readers = readers.clone();
+        move || readers.done()
+    });
+    while readers.lock().asleep == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(readers.count(), (3, 1));
+    assert_eq!((readers.taken(), readers.count()), (Taken::Covered, (3, 2)), "it is called");
+    assert!(sleeper.join().unwrap());
+    // It is free before its answer, for the next request.
+    readers.answered();
+    assert_eq!(readers.count(), (3, 1));
 }
 
 /// All threads that there can be are busy: each that takes the last place brings another, up to the

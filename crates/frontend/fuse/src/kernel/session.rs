@@ -8,6 +8,7 @@ use super::device::{self, Buffer, Next};
 use super::handler::{Dispatch, Handler};
 use super::notify::Notifier;
 use super::priority::Schedule;
+use super::readers::Readers;
 use super::reply::{Answer, Channel, Token, Way};
 use super::request::{Dialect, Message, Operation, parse};
 use super::transport::{Requests, State, Transport};
@@ -202,8 +203,9 @@ impl Session {
         let dispatch = Dispatch { dialect, counts, handler: handler.clone(), schedule };
         let rings = transport.start(&device, &dispatch, (keep, place.to_path_buf()), &ends)?;
         // With rings, forgets and interrupts alone come over the device.
-        let readers = if rings { 1 } else { keep };
-        device::start(&device, &dispatch, readers, &ends)?;
+        let readers = Arc::new(Readers::new(if rings { 1 } else { keep }));
+        transport.reads(&readers);
+        device::start(&device, &dispatch, &readers, &ends)?;
         drop((device, dispatch, ends));
         let mut ended = ended.into_iter();
         let first = ended.next();

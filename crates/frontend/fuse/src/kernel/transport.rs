@@ -2,6 +2,7 @@
 
 use super::abi;
 use super::handler::{Dispatch, Handler};
+use super::readers::Readers;
 use super::ring::{self, NotStarted};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,8 +34,10 @@ pub struct RequestLoop {
     pub why: String,
     /// Queues of the rings, 0 without.
     pub queues: usize,
-    /// Threads of all queues, 0 without.
+    /// Threads that carry requests out, of all queues together.
     pub threads: usize,
+    /// Those of them that have a request at this moment.
+    pub busy: usize,
 }
 
 /// What is known of the loop while it runs.
@@ -45,6 +48,8 @@ struct Known {
     why: String,
     /// From the start of the rings on.
     queues: Option<ring::Queues>,
+    /// Those who read from the device, from their start on.
+    readers: Option<Arc<Readers>>,
 }
 
 impl State {
@@ -56,8 +61,10 @@ impl State {
     pub(crate) fn report(&self) -> RequestLoop {
         let known = self.lock();
         let kind = if known.ring { "ring" } else { "device" };
-        let (queues, threads) = known.queues.as_ref().map_or((0, 0), ring::Queues::count);
-        RequestLoop { kind, why: known.why.clone(), queues, threads }
+        let read = || known.readers.as_ref().map_or((0, 0), |r| r.count());
+        let (queues, (threads, busy)) =
+            known.queues.as_ref().map_or_else(|| (0, read()), ring::Queues::count);
+        RequestLoop { kind, why: known.why.clone(), queues, threads, busy }
     }
 }
 
@@ -87,7 +94,10 @@ impl Transport {
         };
         let ring = plan.is_some();
         tracing::info!(ring, why, "how requests come");
-        Ok(Self { plan, state: Arc::new(State(Mutex::new(Known { ring, why, queues: None }))) })
+        Ok(Self {
+            plan,
+            state: Arc::new(State(Mutex::new(Known { ring, why, queues: None, readers: None }))),
+        })
     }
 
     pub(super) fn is_ring(&self) -> bool {
@@ -96,6 +106,11 @@ impl Transport {
 
     pub(super) fn state(&self) -> Arc<State> {
         self.state.clone()
+    }
+
+    /// Whatever comes over the device is read by these.
+    pub(super) fn reads(&self, readers: &Arc<Readers>) {
+        self.state.lock().readers = Some(readers.clone());
     }
 
     /// Starts the rings if there shall be some. True if requests come by them from now on.

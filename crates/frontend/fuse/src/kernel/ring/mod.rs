@@ -92,9 +92,10 @@ impl<H> Shared<H> {
 pub(super) struct Queues(Vec<Arc<Queue>>);
 
 impl Queues {
-    /// Queues, and threads of all.
-    pub(super) fn count(&self) -> (usize, usize) {
-        (self.0.len(), self.0.iter().map(|q| q.threads()).sum())
+    /// Queues; and threads of all, and those of them that have a request.
+    pub(super) fn count(&self) -> (usize, (usize, usize)) {
+        let all = |of: fn(&Queue) -> usize| self.0.iter().map(|q| of(q)).sum();
+        (self.0.len(), (all(Queue::threads), all(Queue::busy)))
     }
 }
 

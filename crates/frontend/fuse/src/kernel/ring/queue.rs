@@ -74,6 +74,12 @@ impl Queue {
         self.lock().all
     }
 
+    /// Threads that have a request, those that are parked among them.
+    pub(super) fn busy(&self) -> usize {
+        let threads = self.lock();
+        (threads.all - threads.starting).saturating_sub(self.idle.load(Ordering::SeqCst))
+    }
+
     /// A thread is going to be started.
     pub(super) fn starts(&self) {
         let mut threads = self.lock();

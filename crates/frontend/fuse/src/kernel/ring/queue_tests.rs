@@ -14,8 +14,10 @@ fn queue(queues: usize, spare: usize, n: usize) -> Queue {
 fn one_client_needs_no_more_than_the_spare_ones() {
     let queue = queue(2, 2, 1);
     assert_eq!(queue.taken(), 2, "two shall wait");
+    assert_eq!(queue.busy(), 1, "those that are started have none yet");
     queue.done();
     assert!(queue.registered() && queue.registered());
+    assert_eq!(queue.busy(), 0);
     for _ in 0..100 {
         assert_eq!(queue.taken(), 0);
         queue.done();
