@@ -9,6 +9,8 @@ mod forger;
 mod histories;
 #[path = "at_target/machine.rs"]
 mod machine;
+#[path = "at_target/readers.rs"]
+mod readers;
 
 use forger::Forger;
 use machine::{Machine, NAME, Way};

@@ -40,7 +40,16 @@ impl Runtime {
         let sections = st.sections.status();
         let memory =
             Operations { bytes: now, bytes_peak: peak, bytes_most: MOST, refused, ..sections };
-        Operations { tickets, locks, lock_waits, ..memory }
+        let direct = &st.leases.direct;
+        Operations {
+            tickets,
+            locks,
+            lock_waits,
+            direct_writers: direct.writers() as u64,
+            direct_readers: direct.readers.count() as u64,
+            direct_recalls: direct.recalls,
+            ..memory
+        }
     }
 
     /// What the volume lies on: the device of the area, and those of the log and the record area

@@ -283,6 +283,7 @@ impl Model {
             | Request::LeaseKeep { .. }
             | Request::LeaseReturn { .. }
             | Request::LeaseDirect { .. }
+            | Request::ReadDirect { .. }
             | Request::HoldMany { .. } => Err(libc::EOPNOTSUPP),
             Request::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)

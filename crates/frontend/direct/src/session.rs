@@ -1,7 +1,7 @@
 //! A session that may hold leases, and the thread that returns those that are recalled.
 
 use crate::file::DirectFile;
-use crate::state::Opened;
+use crate::state::{Opened, Use};
 use siftfs_base::{Error, Result};
 use siftfs_device_target::TargetPlace;
 use siftfs_proto::{Credentials, FileService, Handle, Holder, LeaseId, Reply, Request};
@@ -72,7 +72,13 @@ impl Session {
     /// A regular file that is open in this session to be read and written. The handle is closed
     /// with it. Where the target grants nothing of it, it is of use through the host alone.
     pub fn file(&self, handle: Handle) -> DirectFile {
-        DirectFile::new(Opened::new(self.shared.clone(), handle))
+        DirectFile::new(Opened::new(self.shared.clone(), handle, Use::Alone))
+    }
+
+    /// As [`Session::file`], of one that is open to be read: it is read at the target by as many
+    /// programs as want to, as long as nobody changes it.
+    pub fn file_to_read(&self, handle: Handle) -> DirectFile {
+        DirectFile::new(Opened::new(self.shared.clone(), handle, Use::Reads))
     }
 
     /// The session itself.

@@ -13,12 +13,22 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 /// Calls that go beside what is granted before more is asked for.
 const BESIDE: u64 = 64;
 
+/// What a file is open for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To be read and written, by this program alone while it has a lease.
+    Alone,
+    /// To be read, beside other programs.
+    Reads,
+}
+
 /// An open file.
 pub(crate) struct Opened {
     pub shared: Arc<Shared>,
     pub handle: Handle,
+    to: Use,
     state: RwLock<State>,
-    /// The file's size while there is a lease.
+    /// The file's size while there is a lease; without an end where others may have changed it.
     pub size: AtomicU64,
     used: AtomicBool,
     /// Calls since the last grant that went to the host.
@@ -45,10 +55,14 @@ pub(crate) struct State {
 }
 
 impl Opened {
-    pub fn new(shared: Arc<Shared>, handle: Handle) -> Arc<Self> {
-        let (state, size, used, beside) = Default::default();
-        let (given, in_doubt) = Default::default();
-        Arc::new(Self { shared, handle, state, size, used, beside, given, in_doubt })
+    pub fn new(shared: Arc<Shared>, handle: Handle, to: Use) -> Arc<Self> {
+        let (state, used, beside, given, in_doubt) = Default::default();
+        let size = match to {
+            Use::Alone => 0,
+            Use::Reads => u64::MAX,
+        };
+        let size = AtomicU64::new(size);
+        Arc::new(Self { shared, handle, to, state, size, used, beside, given, in_doubt })
     }
 
     /// How the file is reached now, which does not change as long as this is held. Asks for a
@@ -118,21 +132,13 @@ impl Opened {
 
     fn granted(self: &Arc<Self>, state: &mut State) -> Result<()> {
         let file = self.handle.into();
-        let lease = match state.lease {
-            Some(lease) => lease,
-            None => {
-                let asked = Request::Lease { file, writers: None };
-                let (lease, term) = self.shared.call(asked)?.leased()?;
-                self.shared.note(lease, term, self);
-                state.lease = Some(lease);
-                let attr = self.shared.call(Request::GetAttr { file })?.attr()?;
-                self.size.store(attr.size, Ordering::Release);
-                lease
-            }
+        let asks = match self.to {
+            Use::Alone => Request::LeaseDirect { lease: self.leased(state)?, file },
+            Use::Reads => Request::ReadDirect { file },
         };
         // The last grant ends with this.
         self.settle(state);
-        let direct = match self.shared.call(Request::LeaseDirect { lease, file }) {
+        let direct = match self.shared.call(asks) {
             Ok(direct) => direct.direct()?,
             Err(error) => {
                 if error.errno() == libc::ESTALE {
@@ -144,6 +150,20 @@ impl Opened {
         state.life += 1;
         state.way = Some(Way::open(self.shared.place(&direct.target)?, direct)?);
         Ok(())
+    }
+
+    /// The lease that there is, or a new one.
+    fn leased(self: &Arc<Self>, state: &mut State) -> Result<LeaseId> {
+        if let Some(lease) = state.lease {
+            return Ok(lease);
+        }
+        let file = self.handle.into();
+        let (lease, term) = self.shared.call(Request::Lease { file, writers: None })?.leased()?;
+        self.shared.note(lease, term, self);
+        state.lease = Some(lease);
+        let attr = self.shared.call(Request::GetAttr { file })?.attr()?;
+        self.size.store(attr.size, Ordering::Release);
+        Ok(lease)
     }
 
     /// The way of this `life` did not do: the connection is lost, or the grant has ended. The

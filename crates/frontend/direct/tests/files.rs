@@ -202,6 +202,72 @@ fn programs_take_turns() {
     v.close().unwrap();
 }
 
+/// Several programs read a file at the target at once. When one changes it, by whatever way, each
+/// reads that from then on; and when it is left alone, they go to the target again.
+#[test]
+fn several_programs_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let (writer, other, mut rng) = (session(&v), user(&v), Rng::new(4));
+    let file = create(&writer, "f");
+    let mut model = bytes(&mut rng, (40 << 12) + 500);
+    file.write_at(0, &model).unwrap();
+    file.sync_all().unwrap();
+    let readers = [(); 3].map(|()| session(&v));
+    let files: Vec<_> = readers
+        .iter()
+        .map(|reader| {
+            let found =
+                ask(reader.service(), Request::Lookup { parent: ROOT_INO, name: "f".into() });
+            let ino = found.attr().unwrap().ino;
+            let opened = ask(reader.service(), Request::open(ino, Access::Read));
+            reader.file_to_read(opened.opened().unwrap())
+        })
+        .collect();
+    for round in 0..12 {
+        // Read until all of them are direct, and a little longer.
+        let begun = Instant::now();
+        let mut direct = 0;
+        while direct < 20 {
+            for file in &files {
+                let at = rng.below(model.len() as u64 + 4000);
+                let len = [1, 4096, 9000][rng.below(3) as usize];
+                let end = model.len().min(at as usize + len);
+                let want = model.get(at as usize..end).unwrap_or(&[]);
+                assert!(file.read_at(at, len).unwrap() == want, "round {round}, at {at}");
+            }
+            direct += usize::from(files.iter().all(DirectFile::is_direct));
+            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is granted");
+        }
+        match round % 4 {
+            0 => {
+                let at = rng.below(30 << 12);
+                file.write_at(at, &[round; 9000]).unwrap();
+                model[at as usize..][..9000].fill(round);
+            }
+            1 => {
+                let handle = open(&other, "f");
+                ask(&other, Request::write(handle, model.len() as u64, vec![round; 5000]));
+                ask(&other, Request::Release { handle });
+                model.resize(model.len() + 5000, round);
+            }
+            2 => {
+                file.set_len(37 << 12).unwrap();
+                model.truncate(37 << 12);
+            }
+            _ => {
+                file.write_durable_at(0, &[round; 4096]).unwrap();
+                model[..4096].fill(round);
+            }
+        }
+    }
+    let refused = files[0].write_at(0, b"x").unwrap_err();
+    assert_eq!(refused.errno(), libc::EBADF);
+    drop((files, file, readers, writer));
+    v.close().unwrap();
+}
+
 /// What was written outlives the target's power, synced or not: the program keeps what no flush has
 /// covered, and gives it to the host. The file is direct again after that.
 #[test]

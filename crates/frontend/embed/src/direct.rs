@@ -6,7 +6,8 @@ use crate::{
 };
 use siftfs_direct::{Reach, Session};
 use siftfs_placement::TargetPlace;
-use siftfs_proto::{Credentials, Holder, Opening};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Credentials, Handle, Holder, Opening};
 use siftfs_remote::Client;
 use std::sync::Arc;
 
@@ -105,17 +106,31 @@ impl Direct {
         Ok(self.direct(self.names.open_file(path)?))
     }
 
+    /// Opens a regular file, to read it. Any number of programs do so at the target at once, as long
+    /// as nobody changes the file; what one has changed all read when that was answered.
+    ///
+    /// # Errors
+    /// As [`Volume::open_file`]; writes are `EBADF`.
+    pub fn open_to_read(&self, path: &str) -> Result<DirectFile> {
+        let file = self.names.open_for(path, Access::Read)?;
+        Ok(self.session.file_to_read(taken(file)))
+    }
+
     fn direct(&self, file: File) -> DirectFile {
-        let handle = file.handle();
-        // It is the other one's to close.
-        file.closed();
-        self.session.file(handle)
+        self.session.file(taken(file))
     }
 
     /// The volume, in this session: names, attributes, and all else that [`Volume`] has.
     pub fn names(&self) -> &Volume {
         &self.names
     }
+}
+
+/// The handle of a file, which is another one's to close.
+fn taken(file: File) -> Handle {
+    let handle = file.handle();
+    file.closed();
+    handle
 }
 
 /// Where a server says that the target is, with this machine's keys.

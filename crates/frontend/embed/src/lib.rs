@@ -374,8 +374,12 @@ impl Volume {
     /// `ENOENT` or `ENOTDIR` for the path, `EISDIR` for a directory, `EPERM` for an immutable
     /// file, `EROFS`.
     pub fn open_file(&self, path: &str) -> Result<File> {
+        self.open_for(path, Access::Both)
+    }
+
+    fn open_for(&self, path: &str, access: Access) -> Result<File> {
         let found = self.walk(path)?;
-        let req = Request::open(found.ino(), Access::Both);
+        let req = Request::open(found.ino(), access);
         let handle = self.shared.call(req)?.opened()?;
         Ok(File::new(self.shared.clone(), found.ino(), handle))
     }

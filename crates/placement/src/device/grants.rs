@@ -92,7 +92,7 @@ struct Own {
     runs: usize,
 }
 
-/// Blocks that one program may read and write.
+/// Blocks that one program may read, and perhaps write.
 struct Grant {
     token: Token,
     /// Nothing, when the grant has ended.
@@ -114,6 +114,8 @@ struct Table {
     area: Range<u64>,
     /// In the order of their blocks; none meets another.
     runs: Vec<BlockRun>,
+    /// They may be written, too.
+    write: bool,
 }
 
 impl HostGrants {
@@ -122,14 +124,15 @@ impl HostGrants {
         Self { tokens: tokens.clone(), own: Mutex::default() }
     }
 
-    /// Grants these blocks of the area, which lies on `device` at these bytes.
+    /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if
+    /// that is said with them, to be written.
     ///
     /// # Errors
     /// Refused: the runs are no blocks of the area, the lease has a grant, or there are too many.
     pub fn grant(
         &self,
         lease: u64,
-        runs: Vec<BlockRun>,
+        (write, runs): (bool, Vec<BlockRun>),
         device: &Arc<dyn Device>,
         area: Range<u64>,
     ) -> Result<Token> {
@@ -143,7 +146,7 @@ impl HostGrants {
         if own.by_lease.len() >= MOST_GRANTS || all > MOST_RUNS {
             return Err(Error::Refused("there are too many grants".into()));
         }
-        let table = RwLock::new(Some(Table { device: device.clone(), area, runs }));
+        let table = RwLock::new(Some(Table { device: device.clone(), area, runs, write }));
         let (connections, patching, written, unflushed) = Default::default();
         let grant = Grant { token, table, connections, patching, written, unflushed };
         let grant = Arc::new(grant);
@@ -318,6 +321,10 @@ impl Answers for Attached {
                 let data = carried.data()?;
                 self.by_grant(|table| {
                     let place = table.place(offset, len.into())?;
+                    if !table.write {
+                        let what = format!("a write at byte {offset} of the area");
+                        return Err(Error::Refused(format!("{what}, which is only to be read")));
+                    }
                     let written = self.grant.write(table, place, data, durable);
                     // What failed may have been written in part.
                     self.grant.written.store(true, Ordering::Release);
@@ -328,6 +335,9 @@ impl Answers for Attached {
                 })
             }
             StorageCall::Flush { device: 0 } => self.by_grant(|table| {
+                if !table.write {
+                    return Err(Error::Refused("a flush by one who may only read".into()));
+                }
                 self.grant.unflushed.store(false, Ordering::Release);
                 let flushed = table.device.flush();
                 if flushed.is_err() {

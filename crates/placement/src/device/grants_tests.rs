@@ -41,7 +41,7 @@ fn a_range_is_granted_or_not() {
         }
         let last = runs.len() - 1;
         runs.swap(0, last);
-        let token = grants.grant(round, runs, &device, AREA).unwrap();
+        let token = grants.grant(round, (true, runs), &device, AREA).unwrap();
         let attached = grants.tokens.attach(&token).unwrap();
         for _ in 0..50 {
             let (offset, len) = (rng.below(100 * BLOCK_BYTES), rng.below(9 * BLOCK_BYTES) as u32);
@@ -73,11 +73,11 @@ fn runs_that_are_no_blocks_of_the_area_are_refused() {
         vec![run(3, 1); 2],
         vec![run(1, 1); GRANT_MAX_RUNS + 1],
     ] {
-        let refused = grants.grant(1, runs.clone(), &device, AREA);
+        let refused = grants.grant(1, (true, runs.clone()), &device, AREA);
         assert!(matches!(refused, Err(Error::Refused(_))), "{:?}", &runs[..1]);
     }
-    grants.grant(1, vec![run(99, 1), run(0, 1)], &device, AREA).unwrap();
-    assert!(grants.grant(1, vec![run(5, 1)], &device, AREA).is_err(), "it has one");
+    grants.grant(1, (true, vec![run(99, 1), run(0, 1)]), &device, AREA).unwrap();
+    assert!(grants.grant(1, (true, vec![run(5, 1)]), &device, AREA).is_err(), "it has one");
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn there_is_an_end_of_grants() {
     let device = memory();
     let many = || (0..50).map(|at| run(2 * at, 1)).collect::<Vec<_>>();
     let mut granted = 0;
-    while grants.grant(granted, many(), &device, AREA).is_ok() {
+    while grants.grant(granted, (true, many()), &device, AREA).is_ok() {
         granted += 1;
     }
     assert_eq!(granted, MOST_RUNS as u64 / 50);
     let token = *lock(&grants.own).by_lease[&0].token.first_chunk::<32>().unwrap();
     grants.revoke(0, &token).unwrap();
-    grants.grant(0, many(), &device, AREA).unwrap();
+    grants.grant(0, (true, many()), &device, AREA).unwrap();
 }
 
 /// A grant's end, also with its host, flushes what was written, once; another process's grant may
@@ -102,7 +102,7 @@ fn what_was_written_is_durable_at_the_end() {
     let (tokens, grants) = grants();
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
-    let token = grants.grant(1, vec![run(0, 50)], &device, AREA).unwrap();
+    let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
     let attached = tokens.attach(&token).unwrap();
     let settled = |written, lost| Ok(Settled { written, lost });
     assert_eq!(grants.settle(1, &token), settled(false, false));
@@ -127,7 +127,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
     let (tokens, grants) = grants();
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
-    let token = grants.grant(1, vec![run(0, 50)], &device, AREA).unwrap();
+    let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
     tokens.attach(&token).unwrap().carry_out(write(0, 4096, 1)).unwrap();
     disk.cut_now();
     drop(grants);
@@ -140,7 +140,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
 fn parts_of_blocks_keep_the_rest() {
     let (tokens, grants) = grants();
     let device = memory();
-    let token = grants.grant(1, vec![run(0, 8)], &device, AREA).unwrap();
+    let token = grants.grant(1, (true, vec![run(0, 8)]), &device, AREA).unwrap();
     let attached = tokens.attach(&token).unwrap();
     for round in 0..200u64 {
         let byte = (round % 250) as u8;
@@ -187,7 +187,7 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
     let slow = Arc::new(Slow(MemDevice::new(120 * BLOCK_BYTES)));
     let device: Arc<dyn Device> = slow.clone();
     for lease in 0..40 {
-        let token = grants.grant(lease, vec![run(3, 1)], &device, AREA).unwrap();
+        let token = grants.grant(lease, (true, vec![run(3, 1)]), &device, AREA).unwrap();
         let attached = tokens.attach(&token).unwrap();
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -210,7 +210,7 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
 #[test]
 fn a_new_connection_takes_the_place_of_the_last() {
     let (tokens, grants) = grants();
-    let token = grants.grant(1, vec![run(3, 1)], &memory(), AREA).unwrap();
+    let token = grants.grant(1, (true, vec![run(3, 1)]), &memory(), AREA).unwrap();
     let first = tokens.attach(&token).unwrap();
     assert!(!first.is_over());
     let second = tokens.attach(&token).unwrap();

@@ -98,8 +98,8 @@ impl Answers for StorageSession {
                 let info = self.device(device)?.describe();
                 Ok(StorageAnswer::Described { info })
             }
-            StorageCall::Grant { lease, runs } => {
-                self.grant(lease, runs).map(|token| StorageAnswer::Granted { token })
+            StorageCall::Grant { lease, write, runs } => {
+                self.grant(lease, write, runs).map(|token| StorageAnswer::Granted { token })
             }
             StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
             StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),
@@ -109,13 +109,13 @@ impl Answers for StorageSession {
 
 impl StorageSession {
     /// Blocks of the area for a program. The host's role is held meanwhile.
-    fn grant(&self, lease: u64, runs: Vec<BlockRun>) -> Result<Token> {
+    fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Token> {
         let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
         }
         let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
-        self.grants.grant(lease, runs, area, self.area()?)
+        self.grants.grant(lease, (write, runs), area, self.area()?)
     }
 
     /// Where the area lies on its device.

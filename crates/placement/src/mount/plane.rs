@@ -14,8 +14,8 @@ pub(super) fn plane(target: Arc<Target>) -> Arc<dyn DirectPlane> {
 }
 
 impl DirectPlane for Plane {
-    fn grant(&self, lease: LeaseId, runs: Vec<BlockRun>) -> Result<[u8; 32]> {
-        self.0.grant(lease.0, runs)
+    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<[u8; 32]> {
+        self.0.grant(lease.0, write, runs)
     }
 
     fn settle(&self, lease: LeaseId) -> Result<Written> {

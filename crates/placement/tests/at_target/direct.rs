@@ -28,7 +28,7 @@ impl Holder for Told {
 /// A session that may hold leases, and what is recalled from it.
 pub struct Program {
     pub session: Arc<dyn FileService>,
-    told: Receiver<LeaseId>,
+    pub told: Receiver<LeaseId>,
 }
 
 pub fn ask(session: &Arc<dyn FileService>, req: Request) -> Result<Reply, i32> {
@@ -409,7 +409,7 @@ fn forged(rng: &mut Rng, lane: &Lane, granted: &[u64]) -> (StorageCall, bool) {
     let may = device == 0 && inside;
     match rng.below(12) {
         0 => (StorageCall::Discard { device, offset, len: len.into() }, false),
-        1 => (StorageCall::Grant { lease: rng.below(9), runs: vec![] }, false),
+        1 => (StorageCall::Grant { lease: rng.below(9), write: true, runs: vec![] }, false),
         2 => (StorageCall::Revoke { lease, token }, false),
         3 => (StorageCall::Settle { lease, token }, false),
         4 => (StorageCall::Attach { version: PROTOCOL_VERSION, token }, false),

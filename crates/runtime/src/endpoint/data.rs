@@ -5,7 +5,8 @@ use crate::data::file::Input;
 use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::{kind_of, kind_of_entry};
 use crate::namespace::unchecked::take_privileges;
-use crate::session::recall;
+use crate::session::{readers, recall};
+use crate::state::leases::readers::{Reader, Whose};
 use crate::state::room::{ALLOCATE_PIECE, fill_up};
 use crate::state::step::Step;
 use crate::state::tree::pools;
@@ -168,13 +169,18 @@ impl Call<'_> {
     }
 
     fn release(&self, handle: Handle) -> Result<Reply> {
-        let orphan = {
-            let mut st = self.runtime.lock();
-            if !st.metadata.tree.inodes.close(handle.0, self.session.id) {
-                return Err(errno(libc::EBADF));
-            }
-            st.metadata.tree.inodes.has_to_free()
-        };
+        let (session, mut st) = (self.session.id, self.runtime.lock());
+        if !st.metadata.tree.inodes.close(handle.0, session) {
+            return Err(errno(libc::EBADF));
+        }
+        if !st.leases.direct.readers.is_empty() {
+            drop(st);
+            // Nothing more is granted for it: what was keeps the inode until it has ended.
+            readers::end(self.runtime, Whose::Handle(Reader { session, handle }));
+            st = self.runtime.lock();
+        }
+        let orphan = st.metadata.tree.inodes.has_to_free();
+        drop(st);
         let waits = !self.session.is_kernel();
         self.runtime.file_locks.close(self.session.id, handle.0, waits);
         if orphan { self.runtime.run_evictions() } else { Ok(Reply::Done) }

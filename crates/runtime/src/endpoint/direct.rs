@@ -4,9 +4,10 @@
 use super::Call;
 use super::leases::takes_bytes_alone;
 use crate::direct_plane::DirectPlane;
-use crate::session::direct;
+use crate::session::{direct, readers};
 use crate::staging::capture::Asked;
 use crate::state::State;
+use crate::state::leases::readers::{Reader, Whose};
 use crate::state::step::{Step, Stop};
 use siftfs_base::{BLOCK_BYTES, BlockRun, Blocks, Error, InodeNr, RangeSet, Result, errno};
 use siftfs_ext4::Mapping;
@@ -52,11 +53,7 @@ impl Call<'_> {
         lease: LeaseId,
     ) -> Result<Direct> {
         let runtime = self.runtime;
-        if self.is_to_bring(ino)? {
-            let _durable = runtime.fsync(ino, Asked::default())?;
-            let _journaled = runtime.full_commit(ino)?;
-            runtime.checkpoint(Urgency::Emergency)?;
-        }
+        self.bring(ino)?;
         let runs = runtime.drive(libc::EAGAIN, || {
             let mut st = runtime.lock();
             if st.fills.meets(ino, &(0..u64::MAX)) {
@@ -66,19 +63,20 @@ impl Call<'_> {
             self.use_lease(&mut st, lease)?;
             Ok(offer(&mut st, ino)?)
         })?;
-        let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
-        match plane.grant(lease, blocks.collect()) {
-            Ok(token) => {
-                runtime.lock().leases.direct.granted(ino);
-                runtime.lease_ended.notify_all();
-                Ok(Direct { token, target: plane.place(), runs })
-            }
-            Err(Error::Refused(why)) => {
-                tracing::warn!(ino, why, "the target grants nothing");
-                Err(errno(libc::EAGAIN))
-            }
-            Err(error) => Err(error),
+        let granted = at_target(plane, (lease, true), runs)?;
+        runtime.lock().leases.direct.granted(ino);
+        runtime.lease_ended.notify_all();
+        Ok(granted)
+    }
+
+    /// Brings home what is pending of the file, unless that was done for any file just now.
+    fn bring(&self, ino: InodeNr) -> Result<()> {
+        if self.is_to_bring(ino)? {
+            let _durable = self.runtime.fsync(ino, Asked::default())?;
+            let _journaled = self.runtime.full_commit(ino)?;
+            self.runtime.checkpoint(Urgency::Emergency)?;
         }
+        Ok(())
     }
 
     /// Is something of the file pending, and may it be brought home now?
@@ -90,6 +88,78 @@ impl Call<'_> {
             let now = st.metadata.log.time.mono_ns();
             Ok(!home && st.leases.direct.may_bring(now))
         })
+    }
+}
+
+/// To read what nobody has alone.
+impl Call<'_> {
+    pub(super) fn read_direct(&self, file: Target) -> Result<Reply> {
+        let runtime = self.runtime;
+        let plane = runtime.direct.as_deref().ok_or_else(|| errno(libc::EOPNOTSUPP))?;
+        let Target::Open(handle) = file else { return Err(errno(libc::EINVAL)) };
+        runtime.seq.check()?;
+        let reader = Reader { session: self.session.id, handle };
+        readers::end(runtime, Whose::Handle(reader));
+        let (ino, id) = self.query_step(|st| Ok(ask_to_read(st, file, reader)?))?;
+        let granted = self.grant_to_read(plane, ino, id);
+        if granted.is_err() {
+            readers::forget(runtime, id);
+        }
+        granted.map(Reply::Direct)
+    }
+
+    fn grant_to_read(&self, plane: &dyn DirectPlane, ino: InodeNr, id: LeaseId) -> Result<Direct> {
+        let runtime = self.runtime;
+        self.bring(ino)?;
+        let runs = {
+            let mut st = runtime.lock();
+            let runs = homes(&mut st, ino)?;
+            if !st.leases.direct.readers.offer(id) {
+                return Err(errno(libc::EAGAIN));
+            }
+            runs
+        };
+        let granted = at_target(plane, (id, false), runs)?;
+        runtime.lock().leases.direct.readers.granted(id);
+        runtime.lease_ended.notify_all();
+        Ok(granted)
+    }
+}
+
+/// From here on until the grant, or its failure, the calling thread is at it. The request has
+/// touched the file, as one that reads does.
+fn ask_to_read(st: &mut State, file: Target, reader: Reader) -> Result<(InodeNr, LeaseId)> {
+    if st.metadata.log.config.read_only {
+        return Err(errno(libc::EOPNOTSUPP));
+    }
+    let ino = st.metadata.tree.target((reader.session, file), Access::Read)?;
+    st.metadata.tree.load_regular(ino)?;
+    if st.leases.is_leased(ino) || st.sections.has(ino) {
+        return Err(errno(libc::EAGAIN));
+    }
+    let (id, now) = (st.leases.draw(), st.metadata.log.time.mono_ns());
+    let State { leases, metadata, .. } = st;
+    leases.direct.readers.ask((ino, now), (reader, id), &mut metadata.tree.inodes)?;
+    Ok((ino, id))
+}
+
+/// The target grants these blocks.
+///
+/// # Errors
+/// `EAGAIN` if it does not. Any other error says that the storage is lost for good.
+fn at_target(
+    plane: &dyn DirectPlane,
+    (id, write): (LeaseId, bool),
+    runs: Vec<DirectRun>,
+) -> Result<Direct> {
+    let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
+    match plane.grant(id, write, blocks.collect()) {
+        Ok(token) => Ok(Direct { token, target: plane.place(), runs }),
+        Err(Error::Refused(why)) => {
+            tracing::warn!(why, "the target grants nothing");
+            Err(errno(libc::EAGAIN))
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)
         | R::SetLock { .. }
         | R::Lease { .. }
         | R::LeaseDirect { .. } => return None,
-        R::Read { .. } => Does::Reads,
+        R::Read { .. } | R::ReadDirect { .. } => Does::Reads,
         R::Write { .. } | R::Append { .. } | R::WriteBack { .. } => Does::Pages,
         R::GetXattr { .. } | R::ListXattr { .. } | R::GetFlags { .. } => Does::Asides,
         R::Fsync { .. } => Does::Durable,
@@ -86,6 +86,7 @@ impl Call<'_> {
             }
             Request::LeaseReturn { lease } => self.return_lease(lease),
             Request::LeaseDirect { lease, file } => self.lease_direct(lease, file),
+            Request::ReadDirect { file } => self.read_direct(file),
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
@@ -235,6 +236,7 @@ impl Call<'_> {
         if st.leases.is_in_the_way(session, ino, now) {
             return Err(Stop::Recall(ino));
         }
+        st.leases.direct.touch_readers(ino)?;
         if self.session.lends {
             let privileged = st.metadata.tree.privileged(self.cred);
             may_set_aside(&mut st.metadata, session, privileged)?;

@@ -16,11 +16,12 @@ use crate::locks::relock;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
 use crate::session::direct::settle;
-use crate::session::{Doing, Session, recall};
+use crate::session::{Doing, Session, readers, recall};
 use crate::staging::capture::Asked;
 use crate::staging::proof::Durable;
 use crate::state::State;
 use crate::state::Tree;
+use crate::state::leases::readers::Whose;
 use crate::state::step::Step;
 use crate::state::tree::pools;
 use crate::state::tree::references::SessionId;
@@ -172,6 +173,7 @@ impl Endpoint {
             st.metadata.log.reserves.give_back(id);
             pools::end(&mut st.metadata.tree, id);
             let _owed = recall::end(&self.runtime, st, &leased);
+            readers::end(&self.runtime, Whose::Session(id));
             self.runtime.lock().metadata.tree.inodes.has_to_free()
         });
         ended.unwrap_or(false)
@@ -346,7 +348,8 @@ impl Call<'_> {
             | R::LeaseLocate { .. }
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. }
-            | R::LeaseDirect { .. } => self.leases(req),
+            | R::LeaseDirect { .. }
+            | R::ReadDirect { .. } => self.leases(req),
             R::Fsync { .. }
             | R::Stage { .. }
             | R::Barrier

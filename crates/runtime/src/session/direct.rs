@@ -3,6 +3,7 @@
 
 use crate::direct_plane::Written;
 use crate::runtime::Runtime;
+use crate::session::readers;
 use crate::state::leases::direct::End;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
@@ -14,9 +15,10 @@ use std::time::Duration;
 /// again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Takes back what is granted of a file, if anything is. Returns when no program writes to it
+/// Takes back what is granted of a file, if anything is. Returns when no program reads or writes it
 /// any more, what was written is durable, and the page cache has nothing that is older.
 pub(crate) fn take_back(runtime: &Runtime, ino: InodeNr) {
+    readers::take_back(runtime, ino);
     let Some(lease) = begin_to_take_back(runtime, ino) else { return };
     let plane = runtime.direct.as_ref().expect("something was granted");
     let taken = plane.revoke(lease).and_then(|written| note_written(runtime, ino, written));

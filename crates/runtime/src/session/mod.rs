@@ -6,6 +6,7 @@ mod doing;
 mod life;
 pub mod locks;
 pub mod open;
+pub(crate) mod readers;
 pub(crate) mod recall;
 mod shown;
 pub mod ticket_table;

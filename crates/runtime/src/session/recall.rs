@@ -22,7 +22,10 @@ impl Runtime {
     /// holder gave it back, or its term was over, which is not waited for where the holder lends.
     pub(crate) fn recall(&self, ino: InodeNr, ends: Ends) {
         match ends {
-            Ends::Grant => direct::take_back(self, ino),
+            Ends::Grant => {
+                self.lock().leases.direct.recalls += 1;
+                direct::take_back(self, ino);
+            }
             Ends::Lease => {
                 if let Some(lease) = begin(self, ino) {
                     await_end(self, (ino, lease), false);

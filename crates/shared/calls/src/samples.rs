@@ -246,6 +246,7 @@ fn locks_and_leases() -> Vec<Request> {
         R::LeaseKeep { lease: LeaseId(4) },
         R::LeaseReturn { lease: LeaseId(4) },
         R::LeaseDirect { lease: LeaseId(4), file: OPEN },
+        R::ReadDirect { file: OPEN },
         R::HoldMany { inodes: vec![Held { ino: 12, generation: 3, count: u32::MAX }] },
         R::StatFs,
         R::SyncAll,

@@ -22,15 +22,15 @@ impl Target {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants blocks of the area under the number of a lease that has no grant. A caller that has
-    /// the token that is answered may read and write them, until [`Target::revoke`], or until this
+    /// Grants blocks of the area under a number that has no grant. A caller that has the token that
+    /// is answered may read them, and `write` them if that is said, until [`Target::revoke`], or until this
     /// host's connection is lost.
     ///
     /// # Errors
     /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error
     /// says that the storage is lost for good.
-    pub fn grant(&self, lease: u64, runs: Vec<BlockRun>) -> Result<Token> {
-        match self.calls(&[StorageCall::Grant { lease, runs }])?.pop() {
+    pub fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Token> {
+        match self.calls(&[StorageCall::Grant { lease, write, runs }])?.pop() {
             Some(StorageAnswer::Granted { token }) => {
                 self.granted().insert(lease, token);
                 Ok(token)

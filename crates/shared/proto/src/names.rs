@@ -55,7 +55,8 @@ macro_rules! names {
             | R::SetLock { file, .. }
             | R::SectionStart { file }
             | R::Lease { file, .. }
-            | R::LeaseDirect { file, .. } => Names::file(file),
+            | R::LeaseDirect { file, .. }
+            | R::ReadDirect { file } => Names::file(file),
             R::Forget { ino, .. }
             | R::CloseLocks { ino, .. }
             | R::ReadLink { ino }

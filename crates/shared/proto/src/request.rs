@@ -221,6 +221,14 @@ pub enum Request {
     /// has the storage, and for a file with set-id bits or capabilities, and one that is immutable
     /// or append-only; `EAGAIN` if too much is granted, or it is being done. Reply: `Direct`.
     LeaseDirect { lease: LeaseId, file: Target },
+    /// As `LeaseDirect`, to read blocks of a file that nobody holds a lease of; others may have the
+    /// same at once. `file` is an open handle that may be read. The grant is taken back by whatever
+    /// changes the file, ends with the handle, and takes the place of the handle's last one: the
+    /// program's connection tells. Errors: `EBADF` for a handle that may not be read, `EINVAL` for
+    /// what is no handle of a regular file, `EOPNOTSUPP` where no target has the storage, and on a
+    /// volume that is read-only; `EAGAIN` if the file is leased or in an atomic section, or changes
+    /// meanwhile, if the session has too much granted, or all have. Reply: `Direct`.
+    ReadDirect { file: Target },
     /// Count references to inodes that a kernel had looked up before its server died, at most
     /// [`HOLD_MOST`](crate::HOLD_MOST) of them, each `count` times. For a kernel's session and the
     /// owner's; `EPERM` for others, `EINVAL` for a count of 0. Reply: `Gone`, with those that have

@@ -429,6 +429,12 @@ pub struct Operations {
     pub locks: u64,
     /// Requests that wait for such a lock.
     pub lock_waits: u64,
+    /// Files that a program reads and writes alone at the storage's target.
+    pub direct_writers: u64,
+    /// Open handles by which programs read files there.
+    pub direct_readers: u64,
+    /// How often such a file was taken back for another one.
+    pub direct_recalls: u64,
     /// Bytes that sections and running compounds may take by now, of all callers.
     pub bytes: u64,
     /// The most that they took at a time.

@@ -52,7 +52,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.

@@ -51,7 +51,7 @@ variants!(BlockProtocol: StorageCall {
     6 => Flush { device },
     7 => Discard { device, offset, len },
     8 => Describe { device },
-    9 => Grant { lease, runs },
+    9 => Grant { lease, write, runs },
     10 => Settle { lease, token },
     11 => Revoke { lease, token },
     12 => Attach { version, token },

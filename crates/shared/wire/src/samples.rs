@@ -103,14 +103,15 @@ pub fn storage_calls() -> Vec<StorageCall> {
         StorageCall::Flush { device },
         StorageCall::Discard { device, offset, len: u64::MAX },
         StorageCall::Describe { device },
-        StorageCall::Grant { lease: 5, runs: vec![] },
+        StorageCall::Grant { lease: 5, write: false, runs: vec![] },
         StorageCall::Grant {
             lease: u64::MAX,
+            write: true,
             runs: vec![BlockRun { start: 1 << 33, len: 9 }, BlockRun { start: 7, len: 1 }],
         },
         StorageCall::Settle { lease: 6, token: [0x3c; 32] },
         StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
-        StorageCall::Attach { version: 8, token: [0xa5; 32] },
+        StorageCall::Attach { version: 9, token: [0xa5; 32] },
     ]
 }
 

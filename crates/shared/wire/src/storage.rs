@@ -109,11 +109,13 @@ pub enum StorageCall {
         /// Which one.
         device: u8,
     },
-    /// The caller that has the token of the answer may read and write these blocks, until
-    /// `Revoke`, or until this connection has ended. For the host's role.
+    /// The caller that has the token of the answer may read these blocks, until `Revoke`, or until
+    /// this connection has ended. For the host's role.
     Grant {
         /// What the host calls it.
         lease: u64,
+        /// The caller may write them, too.
+        write: bool,
         /// Blocks of the area, [`GRANT_MAX_RUNS`] runs at most.
         runs: Vec<BlockRun>,
     },

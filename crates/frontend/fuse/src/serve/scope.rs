@@ -279,6 +279,7 @@ fn changes(req: &Request) -> bool {
         R::Compound(compound) => compound_changes(compound),
         R::Lookup { .. }
         | R::Forget { .. }
+        | R::ReadDirect { .. }
         | R::GetAttr { .. }
         | R::ReadLink { .. }
         | R::Hold { .. }

@@ -9,6 +9,7 @@
 //! In 1 and 3 one thread asks the target, without the state lock; other threads that want the file
 //! wait for it.
 
+use crate::state::leases::readers::Readers;
 use crate::state::step::{Step, Stop};
 use ahash::{HashMap, HashSet};
 use siftfs_base::{Blocks, InodeNr, RangeSet, Result, errno};
@@ -46,7 +47,11 @@ pub enum End {
 /// All grants of the volume.
 #[derive(Debug, Default)]
 pub struct Directs {
+    /// What programs may read alone.
+    pub readers: Readers,
     of_file: HashMap<InodeNr, Direct>,
+    /// How often something was taken back for a file's other users.
+    pub recalls: u64,
     /// Files whose leases are ending: nothing is granted of them any more.
     closing: HashSet<InodeNr>,
     /// When something was brought home last, in nanoseconds of the monotonic clock.
@@ -122,6 +127,11 @@ impl Directs {
         self.of_file.contains_key(&ino)
     }
 
+    /// How many files have a grant to write, or are about to.
+    pub fn writers(&self) -> usize {
+        self.of_file.len()
+    }
+
     /// Is somebody about to be granted something of the file?
     pub fn is_asked(&self, ino: InodeNr) -> bool {
         self.of_file.get(&ino).is_some_and(|direct| direct.phase == Phase::Asked)
@@ -169,6 +179,14 @@ impl Directs {
     /// Stops if something of it is granted.
     pub fn touch(&self, ino: InodeNr) -> Step<()> {
         if self.has(ino) { Err(Stop::TakeBack(ino)) } else { Ok(()) }
+    }
+
+    /// The file is about to be changed, or leased.
+    ///
+    /// # Errors
+    /// Stops if a program reads it.
+    pub fn touch_readers(&self, ino: InodeNr) -> Step<()> {
+        if self.readers.has(ino) { Err(Stop::TakeBack(ino)) } else { Ok(()) }
     }
 
     /// It is about to do something with these bytes alone.

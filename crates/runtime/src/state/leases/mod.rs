@@ -11,6 +11,7 @@
 //! Times are nanoseconds of [`siftfs_base::Clock::boot_ns`].
 
 pub mod direct;
+pub mod readers;
 
 use crate::state::changes::Noted;
 use crate::state::step::{Step, Stop};
@@ -57,7 +58,7 @@ pub struct Touch {
 /// What that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
-    /// It may leave pages of the file in its session's cache.
+    /// It writes, and may leave pages of the file in its session's cache.
     Pages,
     /// It reads bytes, and so may do as well.
     Reads,
@@ -67,6 +68,16 @@ pub enum Does {
     Asides,
     /// It makes durable what there is of the file.
     Durable,
+}
+
+impl Does {
+    /// May it change the file?
+    fn may_change(self) -> bool {
+        match self {
+            Self::Pages | Self::Anything => true,
+            Self::Reads | Self::Asides | Self::Durable => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,20 +259,25 @@ impl Leases {
             return Err(busy());
         }
         holding.leases += 1;
-        let id = loop {
-            self.drawn += 1;
-            let id = LeaseId(self.numbers.hash_one(self.drawn));
-            if !self.files.contains_key(&id) {
-                break id;
-            }
-        };
-        let phase = Phase::Draining { touched: false, pages: false };
         let lends = holding.lends;
+        let id = self.draw();
+        let phase = Phase::Draining { touched: false, pages: false };
         let lease = Lease { id, session, lends, generation, phase, until: 0, told: (0, 0) };
         self.of_file.insert(ino, lease);
         self.live.store(self.of_file.len(), Ordering::SeqCst);
         self.files.insert(id, ino);
         Ok(id)
+    }
+
+    /// A number that names no lease, and no grant.
+    pub fn draw(&mut self) -> LeaseId {
+        loop {
+            self.drawn += 1;
+            let id = LeaseId(self.numbers.hash_one(self.drawn));
+            if !self.files.contains_key(&id) && !self.direct.readers.is_named(id) {
+                return id;
+            }
+        }
     }
 
     fn draining(&mut self, id: LeaseId) -> Result<(&mut bool, &mut bool)> {
@@ -317,6 +333,16 @@ impl Leases {
         self.of_file.is_empty()
     }
 
+    /// Is nothing here that a request may touch?
+    fn has_nothing(&self) -> bool {
+        self.is_empty() && self.direct.readers.is_empty()
+    }
+
+    /// Is the file leased, or about to be?
+    pub fn is_leased(&self, ino: InodeNr) -> bool {
+        self.of_file.contains_key(&ino)
+    }
+
     /// Is there a lease of the file that ends before a session gets one?
     pub fn is_in_the_way(&self, session: SessionId, ino: InodeNr, now: u64) -> bool {
         let lease = self.of_file.get(&ino);
@@ -337,8 +363,11 @@ impl Leases {
     /// A request is about to touch the inode, which is noted.
     ///
     /// # Errors
-    /// Stops if another session's lease of it has to end before.
+    /// Stops if another session's lease of it has to end before, or what is granted of it.
     pub fn touch(&mut self, touch: Touch, ino: InodeNr) -> Step<()> {
+        if touch.does.may_change() {
+            self.direct.touch_readers(ino)?;
+        }
         let Some(lease) = self.of_file.get_mut(&ino) else { return Ok(()) };
         let lends = || self.holders.get(&lease.session).is_some_and(|holding| holding.lends);
         if lease.session == touch.session {
@@ -516,7 +545,7 @@ impl Leases {
     /// # Errors
     /// Stops if another session's lease of it has to end before.
     pub fn touch_file(&mut self, tree: &Tree, touch: Touch, file: Target) -> Step<()> {
-        if self.is_empty() {
+        if self.has_nothing() {
             return Ok(());
         }
         match file {
@@ -538,7 +567,7 @@ impl Leases {
         touch: Touch,
         (dir, name): (InodeNr, &[u8]),
     ) -> Step<()> {
-        if self.is_empty() {
+        if self.has_nothing() {
             return Ok(());
         }
         let named = tree.lookup(dir, name)?;

@@ -66,6 +66,7 @@ variants!(FileProtocol: Request {
     58 => Status {},
     59 => HoldMany { inodes },
     60 => LeaseDirect { lease, file },
+    61 => ReadDirect { file },
 } tuple {
     44 => Compound(it),
 });
