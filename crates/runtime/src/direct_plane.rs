@@ -4,6 +4,15 @@
 use siftfs_base::{BlockRun, Result};
 use siftfs_proto::LeaseId;
 
+/// What admits a program to what is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admits {
+    /// What it says there.
+    pub token: [u8; 32],
+    /// Where it connects.
+    pub target: String,
+}
+
 /// What was written under a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -21,7 +30,7 @@ pub trait DirectPlane: Send + Sync {
     ///
     /// # Errors
     /// Refused: too much is granted. Any other error says that the storage is lost for good.
-    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<[u8; 32]>;
+    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<Admits>;
 
     /// Makes durable what was written under a grant and answered.
     ///
@@ -34,7 +43,4 @@ pub trait DirectPlane: Send + Sync {
     /// # Errors
     /// As of [`DirectPlane::settle`].
     fn revoke(&self, lease: LeaseId) -> Result<Written>;
-
-    /// Where it is, for programs.
-    fn place(&self) -> String;
 }

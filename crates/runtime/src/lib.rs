@@ -32,7 +32,7 @@ mod state;
 pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
 pub use config::{Compact, Config, Pools};
-pub use direct_plane::{DirectPlane, Written};
+pub use direct_plane::{Admits, DirectPlane, Written};
 pub use endpoint::{Endpoint, end_calls, forget_client};
 pub use recover::{FoundRecord, LoggedWrite, recovered};
 pub use runtime::{Parts, Runtime, ServiceLink};

@@ -303,7 +303,7 @@ impl Town {
             let clock: Arc<dyn Clock> = self.clock.clone();
             let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
             let (names, storage) = (vec![NAME.into()], Some(storage));
-            let options = ServerOptions { patience, replay, clock, names, storage };
+            let options = ServerOptions { patience, replay, clock, names, storage, programs: None };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,

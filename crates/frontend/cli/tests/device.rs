@@ -7,6 +7,8 @@ mod direct;
 mod discards;
 #[path = "device/lies.rs"]
 mod lies;
+#[path = "device/programs.rs"]
+mod programs;
 #[path = "device/refused.rs"]
 mod refused;
 #[path = "device/reports.rs"]
@@ -48,6 +50,8 @@ struct Device {
     log: String,
     /// Where the device process listens.
     address: String,
+    /// Where it admits programs, if it has a door for those.
+    programs: Option<String>,
 }
 
 impl Device {
@@ -72,7 +76,9 @@ impl Device {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Option<Value> = serde_json::from_str(&line).ok();
         let Some(said) = said else { panic!("{line:?}, {:?}", child.wait_with_output()) };
-        Self { child, log, address: said["listening"].as_str().unwrap().to_owned() }
+        let programs = said["programs"].as_str().map(str::to_owned);
+        let address = said["listening"].as_str().unwrap().to_owned();
+        Self { child, log, address, programs }
     }
 
     fn log(&self) -> String {

@@ -63,7 +63,7 @@ use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
-use siftfs_remote::own_claim;
+use siftfs_remote::claim_at;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -132,10 +132,7 @@ fn split(path: &str) -> Result<(&str, &str)> {
 
 /// For whom this process connects to a server, and how it reaches one.
 fn usual(address: &Address) -> Result<(Claim, TransportOptions, Option<Secured>)> {
-    let claim = match address {
-        Address::Unix(_) => Claim::Owner,
-        Address::Tcp { .. } => own_claim(),
-    };
+    let claim = claim_at(address);
     let options = transport();
     let secured = Trust::default().secure(address, &options, None)?;
     Ok((claim, options, secured))
@@ -185,7 +182,8 @@ impl Volume {
     }
 
     /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for
-    /// its owner, over `tcp:HOST:PORT` for this process's user, with the machine's key and the
+    /// its owner, if this process is root's or of the user who made the socket, and else for this
+    /// process's user; over `tcp:HOST:PORT` for this process's user, with the machine's key and the
     /// servers that it knows (`docs/design/keys.md`). Calls do what they do in the serving process.
     /// If that process ends, or the connection is lost, calls wait until it is there again, and go
     /// on (`docs/design/lost-server.md`): files stay open, and a sync covers what was written

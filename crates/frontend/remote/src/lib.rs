@@ -22,19 +22,34 @@ pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
 pub use siftfs_transport::{Address, Crossed, Secured, ServerTls, TransportOptions, Trust};
 
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// Listens for clients.
 pub type Listener = siftfs_transport::Listener<FileProtocol>;
 
 /// The claim of this process for its own user: what it has by itself, and no capabilities.
-pub fn own_claim() -> Claim {
+fn own_claim() -> Claim {
     let groups = rustix::process::getgroups().unwrap_or_default();
     let groups = groups.iter().map(|group| group.as_raw()).collect();
     Claim::User {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         rights: Rights { groups, ..Rights::default() },
+    }
+}
+
+/// For whom this process speaks to a server there: for the volume's owner, where it is root's or of
+/// the user who has made the unix socket; else, and over TCP, for its own user.
+pub fn claim_at(address: &Address) -> Claim {
+    let own = rustix::process::geteuid().as_raw();
+    match address {
+        Address::Unix(socket)
+            if own == 0 || std::fs::metadata(socket).map_or(true, |made| made.uid() == own) =>
+        {
+            Claim::Owner
+        }
+        Address::Unix(_) | Address::Tcp { .. } => own_claim(),
     }
 }
 

@@ -29,9 +29,21 @@ pub(crate) struct Tokens {
     grants: Mutex<HashMap<Token, Arc<Grant>>>,
     /// What was written under a grant that has ended could not be made durable.
     broken: AtomicBool,
+    /// Where programs reach this process, if that is not where hosts do.
+    programs: Option<String>,
 }
 
 impl Tokens {
+    /// None yet. Programs reach this process at `programs`, or where hosts do.
+    pub fn new(programs: Option<String>) -> Self {
+        Self { programs, ..Self::default() }
+    }
+
+    /// Where programs reach this process, if that is not where hosts do.
+    pub fn programs(&self) -> Option<String> {
+        self.programs.clone()
+    }
+
     /// A connection of a program that has this token.
     ///
     /// # Errors
@@ -122,6 +134,11 @@ impl HostGrants {
     /// None yet.
     pub fn new(tokens: &Arc<Tokens>) -> Self {
         Self { tokens: tokens.clone(), own: Mutex::default() }
+    }
+
+    /// Where programs reach this process, if that is not where hosts do.
+    pub fn programs(&self) -> Option<String> {
+        self.tokens.programs()
     }
 
     /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if

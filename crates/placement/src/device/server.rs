@@ -15,7 +15,8 @@ use siftfs_service::{Service, ServiceParts};
 use siftfs_transport::{Received, Repeats};
 use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Urgency,
+    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Token,
+    Urgency,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(100);
 /// How long a connection may be there without a Hello.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long a program's may be there without its token.
+const FIRST: Duration = Duration::from_secs(5);
 
 /// Opens the volume's devices, without any role. Called for every host anew, so that a server
 /// without a host has nothing open.
@@ -47,13 +50,16 @@ pub struct ServerOptions {
     pub names: Vec<String>,
     /// How the storage is opened for such hosts; none are served without.
     pub storage: Option<OpenStorage>,
+    /// Where programs reach this process ([`Server::program`]), as hosts tell them; without it,
+    /// where hosts do.
+    pub programs: Option<String>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         let clock = Arc::new(SystemClock::default());
-        let (replay, names, storage) = Default::default();
-        Self { patience: Duration::from_secs(5), replay, clock, names, storage }
+        let (replay, names, storage, programs) = Default::default();
+        Self { patience: Duration::from_secs(5), replay, clock, names, storage, programs }
     }
 }
 
@@ -114,7 +120,7 @@ impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
         let (tally, repeats, stopping, waiting, hosts) = Default::default();
-        let tokens = Default::default();
+        let tokens = Tokens::new(options.programs.clone()).into();
         Self { media, options, tally, repeats, stopping, waiting, hosts, tokens }
     }
 
@@ -131,7 +137,7 @@ impl Server {
     /// the Service's role is given back.
     pub fn session(&self, mut end: DeviceEnd) {
         let peer = end.peer.clone();
-        if let Err(why) = self.allow(&end) {
+        if let Err(why) = self.allow(&end, Use::BlockProtocol) {
             return self.deny(&end, denied(why));
         }
         // From its first sign on, not from its Hello: it may want both roles first, to recover.
@@ -143,9 +149,7 @@ impl Server {
             }
             Some(ToService::Storage { id, call: StorageCall::Attach { version, token } }) => {
                 self.waiting.fetch_sub(1, Ordering::AcqRel);
-                let attached = check_version(version).map_err(|denied| denied.error);
-                let attached = attached.and_then(|()| self.tokens.attach(&token));
-                return self.serve_program(end, id, attached);
+                return self.attach(end, id, (version, &token));
             }
             Some(ToService::Storage { id, call }) => {
                 let opened = self.open_storage(call);
@@ -167,11 +171,47 @@ impl Server {
         self.end(held, &end, ended);
     }
 
-    /// May a machine that has a key write the volume's blocks (rule R52)?
-    fn allow(&self, end: &DeviceEnd) -> std::result::Result<(), String> {
+    /// Serves one program, which has a token or is turned away: by a door for those alone, that no
+    /// host comes through. Its machine's key may be that of any line with the volume.
+    pub fn program(&self, mut end: DeviceEnd) {
+        if let Err(why) = self.allow(&end, Use::DirectPlane) {
+            return self.deny(&end, denied(why));
+        }
+        let until = Instant::now() + FIRST;
+        loop {
+            if self.stopped() || Instant::now() >= until {
+                return end.sender.close();
+            }
+            match end.receiver.recv(Some(POLL)) {
+                Ok(Received::Timeout) => {}
+                Ok(Received::Message(ToService::Storage {
+                    id,
+                    call: StorageCall::Attach { version, token },
+                })) => return self.attach(end, id, (version, &token)),
+                Ok(Received::Message(_)) => {
+                    let why = "here are programs served that a host has granted something";
+                    return self.deny(&end, denied(why.into()));
+                }
+                Ok(Received::Closed) => return end.sender.close(),
+                Err(error) => {
+                    self.broke(&error);
+                    return end.sender.close();
+                }
+            }
+        }
+    }
+
+    fn attach(&self, end: DeviceEnd, id: u64, (version, token): (u32, &Token)) {
+        let attached = check_version(version).map_err(|denied| denied.error);
+        let attached = attached.and_then(|()| self.tokens.attach(token));
+        self.serve_program(end, id, attached);
+    }
+
+    /// May a machine that has a key have this of the volume (rule R52)?
+    fn allow(&self, end: &DeviceEnd, what: Use) -> std::result::Result<(), String> {
         let Some(key) = &end.key else { return Ok(()) };
         let is_called = |name: &str| self.options.names.iter().any(|own| own == name);
-        key.line.allow(Use::BlockProtocol, is_called)
+        key.line.allow(what, is_called)
     }
 
     fn await_hello(&self, end: &mut DeviceEnd) -> Option<ToService> {

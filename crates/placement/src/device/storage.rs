@@ -99,7 +99,8 @@ impl Answers for StorageSession {
                 Ok(StorageAnswer::Described { info })
             }
             StorageCall::Grant { lease, write, runs } => {
-                self.grant(lease, write, runs).map(|token| StorageAnswer::Granted { token })
+                let token = self.grant(lease, write, runs)?;
+                Ok(StorageAnswer::Granted { token, programs: self.grants.programs() })
             }
             StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
             StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),

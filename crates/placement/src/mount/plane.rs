@@ -3,7 +3,7 @@
 use siftfs_base::{BlockRun, Result};
 use siftfs_device_target::{Settled, Target};
 use siftfs_proto::LeaseId;
-use siftfs_runtime::{DirectPlane, Written};
+use siftfs_runtime::{Admits, DirectPlane, Written};
 use std::sync::Arc;
 
 struct Plane(Arc<Target>);
@@ -14,8 +14,9 @@ pub(super) fn plane(target: Arc<Target>) -> Arc<dyn DirectPlane> {
 }
 
 impl DirectPlane for Plane {
-    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<[u8; 32]> {
-        self.0.grant(lease.0, write, runs)
+    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<Admits> {
+        let granted = self.0.grant(lease.0, write, runs)?;
+        Ok(Admits { token: granted.token, target: granted.place.to_string() })
     }
 
     fn settle(&self, lease: LeaseId) -> Result<Written> {
@@ -24,10 +25,6 @@ impl DirectPlane for Plane {
 
     fn revoke(&self, lease: LeaseId) -> Result<Written> {
         self.0.revoke(lease.0).map(written)
-    }
-
-    fn place(&self) -> String {
-        self.0.place().to_string()
     }
 }
 

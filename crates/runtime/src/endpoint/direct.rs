@@ -3,7 +3,7 @@
 
 use super::Call;
 use super::leases::takes_bytes_alone;
-use crate::direct_plane::DirectPlane;
+use crate::direct_plane::{Admits, DirectPlane};
 use crate::session::{direct, readers};
 use crate::staging::capture::Asked;
 use crate::state::State;
@@ -154,7 +154,7 @@ fn at_target(
 ) -> Result<Direct> {
     let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
     match plane.grant(id, write, blocks.collect()) {
-        Ok(token) => Ok(Direct { token, target: plane.place(), runs }),
+        Ok(Admits { token, target }) => Ok(Direct { token, target, runs }),
         Err(Error::Refused(why)) => {
             tracing::warn!(why, "the target grants nothing");
             Err(errno(libc::EAGAIN))

@@ -1,8 +1,10 @@
 //! Blocks of the area that this host grants to programs, which read and write them at the target by
 //! themselves (`docs/design/target.md`, "The data plane").
 
+use crate::place::TargetPlace;
 use crate::target::Target;
 use siftfs_base::{BlockRun, Result};
+use siftfs_transport::Address;
 use siftfs_wire::{StorageAnswer, StorageCall, Token};
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -17,23 +19,54 @@ pub struct Settled {
     pub lost: bool,
 }
 
+/// What admits a program, and where.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// What a program says there.
+    pub token: Token,
+    /// Where it connects; with keys of its own, over TCP.
+    pub place: TargetPlace,
+}
+
+/// Where programs reach a target that says so. One that listens on every interface is where its
+/// hosts reach it, at that port.
+fn reached(text: &str, target: &Address) -> Result<Address> {
+    let programs: Address = text.parse()?;
+    let everywhere = ["0.0.0.0", "::", "[::]"];
+    Ok(match (programs, target) {
+        (Address::Tcp { host, port }, Address::Tcp { host: known, .. })
+            if everywhere.contains(&&*host) =>
+        {
+            Address::Tcp { host: known.clone(), port }
+        }
+        (programs, _) => programs,
+    })
+}
+
+#[cfg(test)]
+#[path = "grants_tests.rs"]
+mod tests;
+
 impl Target {
     fn granted(&self) -> MutexGuard<'_, HashMap<u64, Token>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Grants blocks of the area under a number that has no grant. A caller that has the token that
-    /// is answered may read them, and `write` them if that is said, until [`Target::revoke`], or until this
+    /// is answered, and connects where that says, may read them, and `write` them if so said, until [`Target::revoke`], or until this
     /// host's connection is lost.
     ///
     /// # Errors
     /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error
     /// says that the storage is lost for good.
-    pub fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Token> {
+    pub fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Granted> {
         match self.calls(&[StorageCall::Grant { lease, write, runs }])?.pop() {
-            Some(StorageAnswer::Granted { token }) => {
+            Some(StorageAnswer::Granted { token, programs }) => {
                 self.granted().insert(lease, token);
-                Ok(token)
+                let place = self.place();
+                let address = programs.map(|text| reached(&text, &place.address)).transpose()?;
+                let address = address.unwrap_or_else(|| place.address.clone());
+                Ok(Granted { token, place: TargetPlace { address, ..place.clone() } })
             }
             Some(StorageAnswer::Failed { error }) => Err(error),
             other => Err(self.unfit(other.as_ref())),

@@ -21,6 +21,6 @@ mod unflushed;
 
 pub use attached::{Attached, Covered, Kept};
 pub use device::TargetDevice;
-pub use grants::Settled;
+pub use grants::{Granted, Settled};
 pub use place::TargetPlace;
 pub use target::{Keeper, Opened, Target};

@@ -63,7 +63,7 @@ variants!(BlockProtocol: StorageAnswer {
     3 => Data { blocks },
     4 => Described { info },
     5 => Failed { error },
-    6 => Granted { token },
+    6 => Granted { token, programs },
     7 => Settled { written, lost },
 });
 

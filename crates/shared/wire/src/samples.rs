@@ -143,7 +143,8 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         StorageAnswer::Described { info },
         StorageAnswer::Described { info: DeviceInfo::default() },
         StorageAnswer::Failed { error: Error::Refused("no such device".into()) },
-        StorageAnswer::Granted { token: [0x5a; 32] },
+        StorageAnswer::Granted { token: [0x5a; 32], programs: None },
+        StorageAnswer::Granted { token: [0x5b; 32], programs: Some("unix:/run/p".into()) },
         StorageAnswer::Settled { written: true, lost: false },
     ]
 }

@@ -172,6 +172,8 @@ pub enum StorageAnswer {
     Granted {
         /// Drawn at random.
         token: Token,
+        /// Where programs connect with it; without one, where hosts do.
+        programs: Option<String>,
     },
     /// What was written under a grant is durable.
     Settled {

@@ -38,7 +38,8 @@ It says on standard output when it listens, and serves until SIGTERM, one mount 
 `siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
 another one can be started in its place: the mount carries on. A unix socket is for its owner alone; over TCP the \
 keys of hosts are admitted (`siftfs key`) that the file authorized lists with role=host. With --insecure everybody who \
-reaches the port may write the volume, so listen on an address that only trusted machines reach.";
+reaches the port may write the volume, so listen on an address that only trusted machines reach. At --programs \
+programs of every user read and write the blocks of their files that a host has granted to them, and nothing else.";
 
 /// A file system whose fsync is one write, and whose format is ext4.
 #[derive(Parser)]
@@ -316,6 +317,10 @@ pub struct Device {
     /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
+    /// Where programs of any user reach the blocks that a host has granted to them: unix:PATH or
+    /// tcp:HOST:PORT; default: where hosts do
+    #[arg(long, value_name = "ADDRESS")]
+    pub programs: Option<Address>,
     /// Which machines it talks to over TCP
     #[command(flatten)]
     pub admit: Admit,

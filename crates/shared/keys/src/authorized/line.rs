@@ -21,6 +21,8 @@ pub enum Role {
 pub enum Use {
     /// The block protocol, between Runtime and Service.
     BlockProtocol,
+    /// Blocks that a host has granted to a program, by a token.
+    DirectPlane,
     /// The file protocol, between Frontend and Runtime.
     FileProtocol,
     /// Status, checkpoint, sync of everything, trim.
@@ -32,6 +34,7 @@ impl Role {
     pub fn may(self, what: Use) -> bool {
         match what {
             Use::BlockProtocol => self == Role::Host,
+            Use::DirectPlane => true,
             Use::FileProtocol => self != Role::Host,
             Use::Administration => self == Role::Admin,
         }

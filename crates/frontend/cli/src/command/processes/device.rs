@@ -14,11 +14,13 @@ use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
 use siftfs_base::Error;
 use siftfs_placement::{
-    Listener, OpenStorage, Replay, Server, ServerOptions, TransportOptions, open_media_for_host,
-    open_media_for_service,
+    Address, DeviceEnd, Listener, OpenStorage, Replay, Server, ServerOptions, TransportOptions,
+    open_media_for_host, open_media_for_service,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -28,6 +30,8 @@ use std::time::Duration;
 const POLL: Duration = Duration::from_millis(100);
 /// Connections at once; what a mount needs is one.
 const CONNECTIONS: usize = 16;
+/// Connections of programs at once, by the door for those; one more goes by its host.
+const PROGRAMS: usize = 128;
 
 /// `siftfs device`. Returns 0 after SIGTERM, SIGINT or SIGHUP.
 pub fn device(a: &Device) -> Outcome {
@@ -56,41 +60,88 @@ pub fn device(a: &Device) -> Outcome {
     }
     let transport =
         TransportOptions { spin: Duration::from_micros(a.spin), ..TransportOptions::default() };
-    let listener = a.admit.listen(&a.listen, &transport).map_err(Failure::plain)?;
+    let doors = doors(a, &transport)?;
     let (path, parts) = (volume.clone(), options.clone());
     let storage: OpenStorage = Arc::new(move |access| open_media_for_host(&path, &parts, access));
     let open = move || open_media_for_service(&volume, &options);
     let replay = Replay { mode: a.replay, memory: a.memory };
     let names = vec![name_of(&a.volume), uuid.clone()];
-    let storage = Some(storage);
-    let serving = ServerOptions { replay, names, storage, ..ServerOptions::default() };
+    let (storage, programs) = (Some(storage), doors.programs());
+    let serving = ServerOptions { replay, names, storage, programs, ..ServerOptions::default() };
     let server = Arc::new(Server::new(Box::new(open), serving));
-    announce(a, &uuid, &listener)?;
-    serve(&server, &listener, &ending);
+    announce(a, &uuid, &doors)?;
+    serve(&server, doors, &ending)?;
     tracing::info!("ended");
     drop((quota, memory));
     Ok(0)
 }
 
-fn announce(a: &Device, uuid: &str, listener: &Listener) -> Result<(), Failure> {
-    let address = listener.address().to_string();
+/// Where others reach it.
+struct Doors {
+    hosts: Listener,
+    programs: Option<Listener>,
+}
+
+impl Doors {
+    fn programs(&self) -> Option<String> {
+        self.programs.as_ref().map(|listener| listener.address().to_string())
+    }
+}
+
+fn doors(a: &Device, transport: &TransportOptions) -> Result<Doors, Failure> {
+    let hosts = a.admit.listen(&a.listen, transport).map_err(Failure::plain)?;
+    let Some(address) = &a.programs else { return Ok(Doors { hosts, programs: None }) };
+    let programs = a.admit.listen(address, transport).map_err(Failure::plain)?;
+    if let Address::Unix(path) = address {
+        // A token is what admits here, whoever has it.
+        let open = Permissions::from_mode(0o666);
+        fs::set_permissions(path, open).map_err(|e| Failure::about(path, e))?;
+    }
+    Ok(Doors { hosts, programs: Some(programs) })
+}
+
+fn announce(a: &Device, uuid: &str, doors: &Doors) -> Result<(), Failure> {
+    let (address, programs) = (doors.hosts.address().to_string(), doors.programs());
     let volume = a.volume.display().to_string();
-    tracing::info!(volume, uuid, address, "listening");
+    tracing::info!(volume, uuid, address, programs, "listening");
     if a.json {
         let pid = std::process::id();
         let line = serde_json::json!({
-            "listening": address, "volume": volume, "uuid": uuid, "pid": pid,
+            "listening": address, "programs": programs, "volume": volume, "uuid": uuid, "pid": pid,
         });
         output::say(line)?;
     } else {
         output::say(format!("{volume}: device process of volume {uuid}, listening at {address}"))?;
+        if let Some(programs) = programs {
+            output::say(format!("{volume}: programs are admitted at {programs}"))?;
+        }
     }
     notify::ready();
     Ok(())
 }
 
 /// Until a signal: one thread per connection. All of them have ended when this returns.
-fn serve(server: &Arc<Server>, listener: &Listener, ending: &AtomicBool) {
+fn serve(server: &Arc<Server>, doors: Doors, ending: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let programs = doors.programs.map(|listener| {
+        let (server, ending) = (server.clone(), ending.clone());
+        let thread = thread::Builder::new().name("siftfs-programs".into());
+        thread.spawn(move || admit(&server, &listener, &ending, (PROGRAMS, Server::program)))
+    });
+    let programs = programs.transpose().map_err(Failure::plain)?;
+    admit(server, &doors.hosts, ending, (CONNECTIONS, Server::session));
+    if programs.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("the thread that admits programs ended with a failed assertion");
+    }
+    Ok(())
+}
+
+/// One door: at most so many connections at once, each served like this.
+fn admit(
+    server: &Arc<Server>,
+    listener: &Listener,
+    ending: &AtomicBool,
+    (most, serve): (usize, fn(&Server, DeviceEnd)),
+) {
     let mut sessions: Vec<JoinHandle<()>> = Vec::new();
     while !ending.load(Ordering::Acquire) {
         sessions.retain(|session| !session.is_finished());
@@ -103,13 +154,13 @@ fn serve(server: &Arc<Server>, listener: &Listener, ending: &AtomicBool) {
                 continue;
             }
         };
-        if sessions.len() >= CONNECTIONS {
-            let why = format!("{}: too many connections, at most {CONNECTIONS}", end.peer);
+        if sessions.len() >= most {
+            let why = format!("{}: too many connections, at most {most}", end.peer);
             server.turned_away(&Error::Refused(why));
             continue;
         }
         let server = server.clone();
-        let session = move || server.session(end);
+        let session = move || serve(&server, end);
         match thread::Builder::new().name("siftfs-session".into()).spawn(session) {
             Ok(session) => sessions.push(session),
             Err(error) => tracing::error!(%error, "no thread for a connection"),
