@@ -25,8 +25,8 @@ pub struct Written {
 /// The target that has the volume's storage, as far as programs use it by themselves. Never called
 /// with the state lock held; waits for the target where that is away.
 pub trait DirectPlane: Send + Sync {
-    /// Grants these blocks of the area under a name that has no grant, to be read, and to be written
-    /// too if that is said. Answers what admits the program.
+    /// Grants these blocks of the area under a name that has no grant, to be read, and to be
+    /// written too if that is said. Answers what admits the program.
     ///
     /// # Errors
     /// Refused: too much is granted. Any other error says that the storage is lost for good.

@@ -239,68 +239,67 @@ impl Model {
         fresh: Fresh,
         fx: &mut Effects,
     ) -> Outcome {
+        use Request as R;
         match req {
-            Request::Lookup { .. }
-            | Request::Forget { .. }
-            | Request::ReadLink { .. }
-            | Request::MakeNode { .. }
-            | Request::MakeDir { .. }
-            | Request::Symlink { .. }
-            | Request::Link { .. }
-            | Request::Unlink { .. }
-            | Request::RemoveDir { .. }
-            | Request::Rename { .. }
-            | Request::Create { .. }
-            | Request::TmpFile { .. }
-            | Request::OpenDir { .. }
-            | Request::ReadDir { .. } => self.exec_name(cred, req, fresh, fx),
-            Request::Open { .. }
-            | Request::Hold { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Write { .. }
-            | Request::Append { .. }
-            | Request::WriteBack { .. }
-            | Request::Fsync { .. }
-            | Request::Stage { .. }
-            | Request::Allocate { .. }
-            | Request::Seek { .. } => self.exec_data(req, fresh, fx),
-            Request::GetAttr { .. }
-            | Request::SetAttr { .. }
-            | Request::GetXattr { .. }
-            | Request::ListXattr { .. }
-            | Request::SetXattr { .. }
-            | Request::RemoveXattr { .. } => self.exec_attr(req, fx),
+            R::Lookup { .. }
+            | R::Forget { .. }
+            | R::ReadLink { .. }
+            | R::MakeNode { .. }
+            | R::MakeDir { .. }
+            | R::Symlink { .. }
+            | R::Link { .. }
+            | R::Unlink { .. }
+            | R::RemoveDir { .. }
+            | R::Rename { .. }
+            | R::Create { .. }
+            | R::TmpFile { .. }
+            | R::OpenDir { .. }
+            | R::ReadDir { .. } => self.exec_name(cred, req, fresh, fx),
+            R::Open { .. }
+            | R::Hold { .. }
+            | R::Release { .. }
+            | R::Read { .. }
+            | R::Write { .. }
+            | R::Append { .. }
+            | R::WriteBack { .. }
+            | R::Fsync { .. }
+            | R::Stage { .. }
+            | R::Allocate { .. }
+            | R::Seek { .. } => self.exec_data(req, fresh, fx),
+            R::GetAttr { .. }
+            | R::SetAttr { .. }
+            | R::GetXattr { .. }
+            | R::ListXattr { .. }
+            | R::SetXattr { .. }
+            | R::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
-            Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
-            Request::GetLock { .. }
-            | Request::SetLock { .. }
-            | Request::CloseLocks { .. }
-            | Request::CancelLock { .. }
-            | Request::Lease { .. }
-            | Request::LeaseWrite { .. }
-            | Request::LeaseLocate { .. }
-            | Request::LeaseKeep { .. }
-            | Request::LeaseReturn { .. }
-            | Request::LeaseDirect { .. }
-            | Request::ReadDirect { .. }
-            | Request::HoldMany { .. } => Err(libc::EOPNOTSUPP),
-            Request::Publish { base, entries, rights, .. } => {
+            R::GetFlags { .. } | R::SetFlags { .. } => Err(libc::EOPNOTSUPP),
+            R::GetLock { .. } | R::SetLock { .. } | R::CloseLocks { .. } => Err(libc::EOPNOTSUPP),
+            R::CancelLock { .. }
+            | R::Lease { .. }
+            | R::LeaseWrite { .. }
+            | R::LeaseLocate { .. }
+            | R::LeaseKeep { .. }
+            | R::LeaseReturn { .. }
+            | R::LeaseDirect { .. }
+            | R::ReadDirect { .. }
+            | R::HoldMany { .. } => Err(libc::EOPNOTSUPP),
+            R::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)
             }
-            Request::SectionStart { .. }
-            | Request::SectionWrite { .. }
-            | Request::SectionRead { .. }
-            | Request::SectionCommit { .. }
-            | Request::SectionAbort { .. } => self.exec_section(req, fresh, fx),
-            Request::Compound(compound) => self.compound(cred, compound, fresh, fx),
-            Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
-            Request::SyncAll | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
-            Request::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),
-            Request::Poll { .. } => Ok(Reply::Durable(true)),
-            Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
-            Request::Trim { .. } => Ok(Reply::Trimmed(Default::default())),
-            Request::Status => Ok(Reply::Status(Box::default())),
+            R::SectionStart { .. }
+            | R::SectionWrite { .. }
+            | R::SectionRead { .. }
+            | R::SectionCommit { .. }
+            | R::SectionAbort { .. } => self.exec_section(req, fresh, fx),
+            R::Compound(compound) => self.compound(cred, compound, fresh, fx),
+            R::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
+            R::SyncAll | R::Wait { .. } | R::EndSession => Ok(Reply::Done),
+            R::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),
+            R::Poll { .. } => Ok(Reply::Durable(true)),
+            R::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
+            R::Trim { .. } => Ok(Reply::Trimmed(Default::default())),
+            R::Status => Ok(Reply::Status(Box::default())),
         }
     }
 

@@ -75,8 +75,8 @@ impl Session {
         DirectFile::new(Opened::new(self.shared.clone(), handle, Use::Alone))
     }
 
-    /// As [`Session::file`], of one that is open to be read: it is read at the target by as many
-    /// programs as want to, as long as nobody changes it.
+    /// As [`Session::file`], of one that is open to be read: it is read at the target, by any
+    /// number of programs at once, as long as nobody changes it.
     pub fn file_to_read(&self, handle: Handle) -> DirectFile {
         DirectFile::new(Opened::new(self.shared.clone(), handle, Use::Reads))
     }

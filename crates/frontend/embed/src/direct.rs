@@ -106,8 +106,8 @@ impl Direct {
         Ok(self.direct(self.names.open_file(path)?))
     }
 
-    /// Opens a regular file, to read it. Any number of programs do so at the target at once, as long
-    /// as nobody changes the file; what one has changed all read when that was answered.
+    /// Opens a regular file, to read it. Any number of programs do so at the target at once, as
+    /// long as nobody changes the file; what one has changed all read when that was answered.
     ///
     /// # Errors
     /// As [`Volume::open_file`]; writes are `EBADF`.

@@ -53,6 +53,12 @@ impl Call<'_> {
         Reply::Done
     }
 
+    /// A wait for a lock is over, if there is one of this number.
+    pub(super) fn cancel_lock(&self, number: u64) -> Reply {
+        self.runtime.file_locks.cancel(self.session.id, number);
+        Reply::Done
+    }
+
     /// The inode of a handle that may be used for more than its name, and for what.
     fn lockable(&self, handle: Handle) -> Result<(InodeNr, Access)> {
         let id = self.session.id;

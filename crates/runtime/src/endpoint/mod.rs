@@ -359,10 +359,7 @@ impl Call<'_> {
             R::EndSession | R::SetLock { .. } => unreachable!("it has a way of its own"),
             R::GetLock { file, owner, range, kind } => self.get_lock(file, owner, (range, kind)),
             R::CloseLocks { ino, handle, owner } => Ok(self.close_locks(ino, handle, owner)),
-            R::CancelLock { number } => {
-                runtime.file_locks.cancel(self.session.id, number);
-                Ok(Reply::Done)
-            }
+            R::CancelLock { number } => Ok(self.cancel_lock(number)),
             R::HoldMany { inodes } => self.hold_many(&inodes),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => {

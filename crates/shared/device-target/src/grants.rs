@@ -53,8 +53,8 @@ impl Target {
     }
 
     /// Grants blocks of the area under a number that has no grant. A caller that has the token that
-    /// is answered, and connects where that says, may read them, and `write` them if so said, until [`Target::revoke`], or until this
-    /// host's connection is lost.
+    /// is answered, and connects where that says, may read them, and `write` them if so said, until
+    /// [`Target::revoke`], or until this host's connection is lost.
     ///
     /// # Errors
     /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error

@@ -126,8 +126,8 @@ fn programs_of_any_user() {
     ground.end();
 }
 
-/// Over TCP any key gets in whose line names the volume, and no token is had by that; the host's door
-/// is a host's.
+/// Over TCP any key gets in whose line names the volume, and no token is had by that; the hosts'
+/// door is a host's.
 #[test]
 fn keys_at_the_door_for_programs() {
     let (setup, dir) = (Setup::of_size("64M"), tempfile::tempdir().unwrap());

@@ -23,7 +23,7 @@ use std::hash::Hash;
 
 /// Grants of one session at a time.
 const MOST_OF_SESSION: usize = 1024;
-/// Grants of one file at a time: whoever changes it waits for the end of each.
+/// Grants of one file at a time: a session that changes it waits for the end of each.
 const MOST_OF_FILE: usize = 64;
 /// After a file's grants were taken back because it changes, in nanoseconds of the monotonic clock,
 /// none is made of it: so readers that ask again at once delay no writer without an end.
@@ -109,8 +109,8 @@ impl Readers {
     /// A handle of the file asks for a grant, which is called `id`.
     ///
     /// # Errors
-    /// `EAGAIN` if the handle has one, the file or the session has the most that it may have, or the
-    /// file has just been changed.
+    /// `EAGAIN` if the handle has one, the file or the session has the most that it may have, or
+    /// the file has just been changed.
     pub fn ask(
         &mut self,
         (ino, now): (InodeNr, u64),

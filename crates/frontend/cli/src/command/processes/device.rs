@@ -93,7 +93,7 @@ fn doors(a: &Device, transport: &TransportOptions) -> Result<Doors, Failure> {
     let Some(address) = &a.programs else { return Ok(Doors { hosts, programs: None }) };
     let programs = a.admit.listen(address, transport).map_err(Failure::plain)?;
     if let Address::Unix(path) = address {
-        // A token is what admits here, whoever has it.
+        // A token is what admits here, and not a user.
         let open = Permissions::from_mode(0o666);
         fs::set_permissions(path, open).map_err(|e| Failure::about(path, e))?;
     }
@@ -135,7 +135,7 @@ fn serve(server: &Arc<Server>, doors: Doors, ending: &Arc<AtomicBool>) -> Result
     Ok(())
 }
 
-/// One door: at most so many connections at once, each served like this.
+/// One door: this is the most connections at once, and how each is served.
 fn admit(
     server: &Arc<Server>,
     listener: &Listener,
