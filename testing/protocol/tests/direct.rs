@@ -8,7 +8,7 @@ use siftfs_protocol::explored;
 use siftfs_protocol::explored::explore;
 use siftfs_protocol::graph;
 
-explored!(Direct: reuse, appends, redo, redo_and_reuse, others, forged);
+explored!(Direct: reuse, appends, redo, redo_and_reuse, others, forged, readers, readers_and_a_writer);
 
 /// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.
 #[test]

@@ -53,6 +53,12 @@ planted! { Direct:
         failing(reused(&[Write(0)]), host());
 
     read_before_it_drains: AckRevokeBeforeDrain breaks SECRET in reused(&[Read(0)]);
+    changed_beside_readers: ReadersStay breaks SECRET in
+        new(&[], &[Free(0), Give(0)]).beside(&[0]);
+    a_reader_before_it_drains: AckReaderBeforeDrain breaks SECRET in
+        new(&[], &[Free(0), Give(0)]).beside(&[0]);
+    a_readers_grant_outlives_its_epoch: GrantOutlivesEpoch breaks SECRET in
+        failing(new(&[], &[Free(0), Give(0)]).beside(&[0]), host());
     unwritten_is_readable: UnwrittenReadable breaks SECRET in new(&[Read(2)], &[Extend(2)]);
 
     written_before_the_flush: WrittenBeforeFlush breaks WRITTEN in

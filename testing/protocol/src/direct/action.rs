@@ -21,6 +21,12 @@ pub enum Action {
     FlushArea,
     /// The redo lane's tail is made durable behind what was replayed and flushed.
     Tail,
+    /// A program that reads beside others asks for a grant.
+    ReaderAsks(usize),
+    /// The target begins a read of it.
+    ReaderBegins(usize),
+    /// That read is answered.
+    ReaderEnds(usize),
     /// The target takes the host's message: a grant, or that the lease is to end.
     Hear,
     /// It says that nothing can come of the lease any more.

@@ -60,9 +60,25 @@ pub fn forged() -> Case {
     case(config, all(3), &[seen::FORGED])
 }
 
+/// Two programs read what is taken, and given to another file.
+pub fn readers() -> Case {
+    let config = Config::new("readers", &[], &[Look(0), Free(0), Give(0)]).beside(&[0, 1]);
+    case(config, all(3), &[seen::READERS, seen::READ_ENDS])
+}
+
+/// A program reads what another one writes in turn.
+pub fn readers_and_a_writer() -> Case {
+    let config = Config::new("readers and a writer", &[Write(0), Sync], &[Put(0)]).beside(&[0]);
+    case(config, all(3), &[seen::READ_ENDS, seen::DEAD])
+}
+
 /// What the everyday run explores.
 pub fn everyday() -> Vec<Case> {
-    vec![reuse(), appends(), redo(), redo_and_reuse(), others(), forged()]
+    let beside = [readers(), readers_and_a_writer()];
+    [reuse(), appends(), redo(), redo_and_reuse(), others(), forged()]
+        .into_iter()
+        .chain(beside)
+        .collect()
 }
 
 /// Larger ones, for a machine with time and memory: one fault more.

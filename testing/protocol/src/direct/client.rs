@@ -14,7 +14,8 @@ impl Plane {
     pub(crate) fn may_open(&self, config: &Config) -> bool {
         let wants = self.program.up && !self.program.queue && self.call(config).is_some();
         let linked = self.is_linked() && self.target.hears.is_none();
-        wants && linked && self.host.lease == Lease::None && !self.host.busy
+        let free = self.host.lease == Lease::None && self.has_no_reader();
+        wants && linked && free && !self.host.busy
     }
 
     /// The host grants what the file has just now.

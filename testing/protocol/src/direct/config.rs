@@ -1,6 +1,6 @@
 //! What is explored: the program's requests, the host's script, and what may fail.
 
-use super::state::BLOCKS;
+use super::state::{BLOCKS, READERS};
 
 /// A request of the program, by the numbers of blocks: it may name any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +82,10 @@ pub enum Mutation {
     NoRecall,
     /// A dead program's lease is never ended.
     NoTerm,
+    /// The file is changed while programs read it at the target (R29).
+    ReadersStay,
+    /// The target says that a program reads no more while a read of it is carried out (R29).
+    AckReaderBeforeDrain,
 }
 
 /// One configuration of the model.
@@ -93,6 +97,8 @@ pub struct Config {
     pub program: Vec<Call>,
     /// The host's script.
     pub host: Vec<Op>,
+    /// Programs that read beside others: which block each reads, twice.
+    pub readers: Vec<usize>,
     /// What may fail.
     pub faults: Faults,
     /// A fault of the protocol itself.
@@ -103,7 +109,15 @@ impl Config {
     /// Nothing fails.
     pub fn new(name: &'static str, program: &[Call], host: &[Op]) -> Self {
         let (program, host) = (program.to_vec(), host.to_vec());
-        Self { name, program, host, faults: Faults::default(), mutation: None }
+        let (readers, faults) = Default::default();
+        Self { name, program, host, readers, faults, mutation: None }
+    }
+
+    /// The same with programs that read these blocks.
+    #[must_use]
+    pub fn beside(mut self, readers: &[usize]) -> Self {
+        self.readers = readers.to_vec();
+        self
     }
 
     /// The same with a fault planted.
@@ -125,7 +139,9 @@ impl Config {
             Call::Atomic(one, other) => vec![one, other],
             Call::Sync => vec![],
         });
+        let blocks = blocks.chain(self.readers.iter().copied());
         assert!(blocks.into_iter().all(|block| block < BLOCKS), "blocks");
+        assert!(self.readers.len() <= READERS, "readers");
         assert!(self.program.len() <= 8 && self.host.len() <= 8, "steps");
     }
 }

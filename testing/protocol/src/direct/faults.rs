@@ -1,12 +1,13 @@
 //! What dies, and what a power cut leaves.
 
-use super::state::{Flushed, Host, Lease, Owner, Plane, empty};
+use super::state::{Flushed, Host, Lease, Owner, Plane, READERS, empty};
 
 impl Plane {
     /// The host's process is gone. The target serves what it has granted until another one comes.
     pub(crate) fn host_dies(&mut self) {
         let Host { epoch, op, .. } = self.host;
-        self.host = Host { up: false, epoch, lease: Lease::None, busy: false, op };
+        let readers = [Lease::None; READERS];
+        self.host = Host { up: false, epoch, lease: Lease::None, busy: false, op, readers };
         self.target.hears = None;
     }
 
@@ -15,6 +16,12 @@ impl Plane {
         self.target = empty();
         (self.host.lease, self.host.busy) = (Lease::None, false);
         self.program.queue = false;
+        // A call of the host's that was under way is made again, and nothing is granted any more.
+        for lease in &mut self.host.readers {
+            if *lease != Lease::Held {
+                *lease = Lease::None;
+            }
+        }
         // Of a block that the host has as unwritten, what was not synced is gone with the target,
         // which alone knew that it was written.
         for (block, owner) in self.disk.owner.iter().enumerate() {

@@ -8,6 +8,8 @@ use super::state::{Heard, Lease, OLD, Owner, Plane, ZEROS, bit, by_host};
 enum Next {
     /// Have the target end the lease.
     End,
+    /// Have it end what this program reads by, before the file is changed if that is said.
+    EndReader(usize, bool),
     /// The next step of the script.
     Op(Op),
 }
@@ -30,12 +32,25 @@ impl Plane {
             return None;
         }
         let op = config.host.get(self.host.op).copied();
+        if let Some(reader) = self.reader_to_end(config, op) {
+            return Some(Next::EndReader(reader, op.is_some()));
+        }
+        let looks = matches!(op, Some(Op::Look(_))) || config.has(Mutation::ReadersStay);
+        if !looks && !self.has_no_reader() {
+            return None;
+        }
         let dead = !self.program.up && !config.has(Mutation::NoTerm);
         match (self.host.lease, op) {
             (Lease::None, Some(op)) => Some(Next::Op(op)),
             (Lease::Held, Some(op)) if self.goes_beside(config, op) => Some(Next::Op(op)),
             (Lease::Held, Some(_)) if self.program.up => Some(Next::End),
             (Lease::Held, _) if dead => Some(Next::End),
+            // It has closed the file, for which others wait.
+            (Lease::Held, None)
+                if self.call(config).is_none() && self.reads.iter().any(|n| *n > 0) =>
+            {
+                Some(Next::End)
+            }
             _ => None,
         }
     }
@@ -56,6 +71,7 @@ impl Plane {
     pub(crate) fn act(&mut self, config: &Config) {
         match self.next(config).expect("something to do") {
             Next::End => self.end_lease(),
+            Next::EndReader(reader, changes) => self.end_reader(reader, changes),
             Next::Op(op) => {
                 self.run(op);
                 self.host.op += 1;

@@ -69,10 +69,15 @@ impl Plane {
             })
     }
 
-    /// Has the program ended, and the host's script?
+    /// Have the programs ended, and the host's script?
     fn is_done(&self, config: &Config) -> bool {
         let ended = !self.program.up || self.program.call >= config.program.len();
         let held = !self.program.up && matches!(self.host.lease, Lease::Held | Lease::Ending);
-        ended && !held && self.host.op >= config.host.len() && self.disk.blocks.len() == BLOCKS
+        let read = self.has_no_reader() && self.reads.iter().all(|left| *left == 0);
+        ended
+            && !held
+            && read
+            && self.host.op >= config.host.len()
+            && self.disk.blocks.len() == BLOCKS
     }
 }

@@ -23,6 +23,10 @@ pub mod names {
     pub const UNWRITTEN: &str = "a block is read that was never written";
     /// Epochs.
     pub const OLD_GRANT: &str = "a request waits at a target whose host is a new one";
+    /// R29.
+    pub const READ_ENDS: &str = "a grant to read is to end while a read is carried out";
+    /// R29.
+    pub const READERS: &str = "two programs read at once";
     /// Terms.
     pub const DEAD: &str = "the lease of a dead program is to end";
 }
@@ -52,6 +56,8 @@ pub(crate) fn is_at(config: &Config, s: &Plane, landmark: &str) -> bool {
             matches!(running, Some(Call::Read(block)) if target.table[block] == Some(false))
         }
         OLD_GRANT => target.up && s.host.epoch > target.epoch && target.waiting.is_some(),
+        READ_ENDS => target.readers.iter().flatten().any(|reading| reading.running && reading.ends),
+        READERS => target.readers.iter().flatten().filter(|reading| reading.running).count() == 2,
         DEAD => ends && !s.program.up,
         other => unreachable!("no landmark has this name: {other}"),
     }

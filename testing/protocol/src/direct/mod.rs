@@ -16,6 +16,7 @@ mod host;
 pub mod judge;
 pub mod landmarks;
 pub mod model;
+pub mod readers;
 pub mod state;
 mod target;
 

@@ -52,7 +52,15 @@ impl Direct {
             (!s.host.up && target.up, Action::HostComes),
             (!target.up, Action::TargetComes),
         ];
-        out.extend(possible.into_iter().filter(|(is, _)| *is).map(|(_, action)| action));
+        let readers = (0..config.readers.len()).flat_map(|reader| {
+            [
+                (s.may_ask(reader), Action::ReaderAsks(reader)),
+                (s.may_read(reader), Action::ReaderBegins(reader)),
+                (s.reads_now(reader), Action::ReaderEnds(reader)),
+            ]
+        });
+        let all = possible.into_iter().chain(readers);
+        out.extend(all.filter(|(is, _)| *is).map(|(_, action)| action));
     }
 
     fn faults(&self, s: &Plane, out: &mut Vec<Action>) {
@@ -81,12 +89,15 @@ impl Direct {
             Action::Replay => s.replay(),
             Action::FlushArea => s.flush_area(config),
             Action::Tail => s.move_tail(),
-            Action::Hear => s.hear(),
+            Action::Hear => s.hear(config),
             Action::Drained => s.drained(config),
             Action::Host => s.act(config),
             Action::MarkWritten => s.mark(config),
             Action::HostComes => s.host_comes(config),
             Action::TargetComes => s.target_comes(!config.has(Mutation::IndexLater)),
+            Action::ReaderAsks(reader) => s.ask(reader),
+            Action::ReaderBegins(reader) => s.begin_to_read(config, reader),
+            Action::ReaderEnds(reader) => s.end_of_read(config, reader),
             fault => Self::apply_fault(s, fault),
         }
     }
@@ -112,7 +123,7 @@ impl Model for Direct {
     type Action = Action;
 
     fn init_states(&self) -> Vec<Plane> {
-        vec![Plane::first()]
+        vec![Plane::first(self.config.readers.len())]
     }
 
     fn actions(&self, s: &Plane, out: &mut Vec<Action>) {

@@ -1,8 +1,13 @@
 //! What a state of the model has: the storage, three processes, and what the judge remembers.
 
+use super::readers::Reading;
+
 /// Blocks of the volume. The program's file has the first two; the last one is free, and has what a
 /// file that is gone had there.
 pub const BLOCKS: usize = 3;
+
+/// Programs that read beside others, at most.
+pub const READERS: usize = 2;
 
 /// What a block holds, told apart by what wrote it.
 pub type Id = u8;
@@ -164,6 +169,8 @@ pub struct Target {
     pub hears: Option<Heard>,
     /// Blocks that are to be written down as written, a bit each.
     pub reports: u8,
+    /// Programs that read beside others.
+    pub readers: [Option<Reading>; READERS],
 }
 
 /// What the host says to the target.
@@ -173,6 +180,10 @@ pub enum Heard {
     Grant([Option<bool>; BLOCKS]),
     /// The lease is to end, and this is the epoch.
     End(u8),
+    /// This program may read these blocks, a bit each.
+    Reader(usize, u8),
+    /// It may not any more.
+    EndReader(usize),
 }
 
 /// The program's lease, as the host has it.
@@ -201,6 +212,8 @@ pub struct Host {
     pub busy: bool,
     /// The next step of the script.
     pub op: usize,
+    /// What programs have that read beside others.
+    pub readers: [Lease; READERS],
 }
 
 /// The program.
@@ -265,6 +278,8 @@ pub struct Plane {
     pub host: Host,
     /// The program.
     pub program: Program,
+    /// How often each of those that read beside others wants to read.
+    pub reads: [u8; READERS],
     /// For the judge.
     pub ghost: Ghost,
 }
@@ -285,12 +300,13 @@ pub(crate) fn empty() -> Target {
         wrote: [0; 2],
         hears: None,
         reports: 0,
+        readers: [None; READERS],
     }
 }
 
 impl Plane {
-    /// All processes run, and the file has two blocks.
-    pub fn first() -> Self {
+    /// All processes run, the file has two blocks, and this number of programs reads beside others.
+    pub fn first(readers: usize) -> Self {
         let block = |id: Id| Stored { durable: id, later: Vec::new() };
         let file = Owner::File { written: true };
         let disk = Disk {
@@ -302,8 +318,16 @@ impl Plane {
         Self {
             disk,
             target: Target { up: true, epoch: 1, ..empty() },
-            host: Host { up: true, epoch: 1, lease: Lease::None, busy: false, op: 0 },
+            host: Host {
+                up: true,
+                epoch: 1,
+                lease: Lease::None,
+                busy: false,
+                op: 0,
+                readers: [Lease::None; READERS],
+            },
             program: Program { up: true, call: 0, waits: false, queue: false },
+            reads: std::array::from_fn(|reader| if reader < readers { 2 } else { 0 }),
             ghost: Ghost { visible: ids, allowed: ids, ..Ghost::default() },
         }
     }

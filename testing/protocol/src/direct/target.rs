@@ -167,7 +167,7 @@ impl Plane {
     }
 
     /// The target takes what the host says.
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn hear(&mut self, config: &Config) {
         match self.target.hears.take().expect("a message") {
             Heard::Grant(blocks) => {
                 let table = &mut self.target.table;
@@ -181,6 +181,8 @@ impl Plane {
                 }
             }
             Heard::End(_) => self.target.queue = Queue::Closing,
+            Heard::Reader(reader, blocks) => self.hear_reader(reader, blocks),
+            Heard::EndReader(reader) => self.hear_its_end(config, reader),
         }
     }
 
@@ -197,15 +199,18 @@ impl Plane {
         };
         let unflushed = self.disk.blocks.iter().any(|block| !block.later.is_empty());
         let unsaid = target.reports != 0 || target.wrote[0] != 0;
+        let reads = target.readers.iter().flatten().any(|reading| reading.running);
         let asked = target.up && target.queue == Queue::Closing && self.host.up;
-        asked && !(runs || ends || left || unflushed || unsaid)
+        asked && !(runs || reads || ends || left || unflushed || unsaid)
     }
 
-    /// The lease is over: the table has nothing of it, and a request that waits is refused.
+    /// The lease is over, and so is all that an older host had granted: the table has nothing of
+    /// it, and a request that waits is refused.
     pub(crate) fn drained(&mut self, config: &Config) {
         let target = &mut self.target;
         (target.queue, target.table) = (Queue::Gone, Default::default());
         target.epoch = self.host.epoch;
+        target.readers = Default::default();
         if !config.has(Mutation::CheckAtArrival)
             && let Some(request) = target.waiting.take()
         {
