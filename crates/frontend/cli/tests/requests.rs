@@ -79,7 +79,8 @@ fn over_the_device() {
     a_life(&s, "requests=device");
     assert_eq!(request_loop(&s), ("device".into(), "the option requests=device".into()));
     let text = siftfs(&["status", s.dir()]).ok().out;
-    assert!(text.contains("over /dev/fuse: the option"), "{text}");
+    let way = text.lines().find(|line| line.contains("over /dev/fuse with ")).expect(&text);
+    assert!(way.contains(" busy: the option requests=device"), "{way}");
     s.umount();
     s.assert_plain_ext4();
 }

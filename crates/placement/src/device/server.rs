@@ -175,7 +175,7 @@ impl Server {
     /// host comes through. Its machine's key may be that of any line with the volume.
     pub fn program(&self, mut end: DeviceEnd) {
         if let Err(why) = self.allow(&end, Use::DirectPlane) {
-            return self.deny(&end, denied(why));
+            return self.deny_a("program", &end, denied(why));
         }
         let until = Instant::now() + FIRST;
         loop {
@@ -190,7 +190,7 @@ impl Server {
                 })) => return self.attach(end, id, (version, &token)),
                 Ok(Received::Message(_)) => {
                     let why = "here are programs served that a host has granted something";
-                    return self.deny(&end, denied(why.into()));
+                    return self.deny_a("program", &end, denied(why.into()));
                 }
                 Ok(Received::Closed) => return end.sender.close(),
                 Err(error) => {
@@ -370,13 +370,17 @@ impl Server {
     }
 
     fn deny(&self, end: &DeviceEnd, denied: Denied) {
+        self.deny_a("host", end, denied);
+    }
+
+    fn deny_a(&self, what: &str, end: &DeviceEnd, denied: Denied) {
         let error = denied.error;
-        self.refused(&format!("{}: a host is not served: {error}", end.peer));
+        self.refused(&format!("{}: a {what} is not served: {error}", end.peer));
         let answer = match denied.fatal {
             true => FromService::Failed { error },
             false => FromService::Refused { reason: error.to_string() },
         };
-        // The host may have gone: then no host is to be told.
+        // It may have gone: then nobody is to be told.
         let _ = end.sender.send(answer);
         end.sender.close();
     }

@@ -397,6 +397,9 @@ fn space(p: &mut Page, s: &Status) {
     p.one("siftfs_open_sections", "gauge", "Atomic sections not ended.", o.sections as f64);
     p.one("siftfs_file_locks", "gauge", "Locks on files of shared mounts.", o.locks as f64);
     p.one("siftfs_file_lock_waits", "gauge", "Requests waiting for one.", o.lock_waits as f64);
+    p.one("siftfs_direct_writers", "gauge", "Direct files written.", o.direct_writers as f64);
+    p.one("siftfs_direct_readers", "gauge", "Direct files read.", o.direct_readers as f64);
+    p.one("siftfs_direct_recalls_total", "counter", "Taken back.", o.direct_recalls as f64);
     p.one("siftfs_section_bytes", "gauge", "Memory of sections.", o.section_bytes as f64);
     p.one(
         "siftfs_cache_pages",

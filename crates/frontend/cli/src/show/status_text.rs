@@ -70,7 +70,7 @@ pub fn text(s: &Status) -> String {
     lines.push(("full commits", reasons(&r.runtime.full_commits, why_full_commit)));
     lines.push(("waits", reasons(&r.runtime.stalls, str::to_string)));
     lines.push(("unsynced", unsynced(r)));
-    lines.extend(operations(r).map(|line| ("operations", line)));
+    lines.extend(begun(r));
     lines.push(("cache", cache(r)));
     if let Some(memory) = memory(&r.memory) {
         lines.push(("memory", memory));
@@ -380,7 +380,13 @@ fn unsynced(r: &RuntimeStatus) -> String {
     )
 }
 
-/// What programs have begun and not ended; nothing if there is nothing.
+/// What programs have begun and not ended.
+fn begun(r: &RuntimeStatus) -> impl Iterator<Item = (&'static str, String)> {
+    let lines = [("operations", operations(r)), ("direct files", direct(r))];
+    lines.into_iter().filter_map(|(name, line)| Some((name, line?)))
+}
+
+/// Tickets and sections; nothing if there is nothing.
 fn operations(r: &RuntimeStatus) -> Option<String> {
     let o = &r.operations;
     if o.tickets == 0 && o.sections == 0 {
@@ -393,6 +399,16 @@ fn operations(r: &RuntimeStatus) -> Option<String> {
         0 => line,
         void => format!("{line}, {} of them void", count(void)),
     })
+}
+
+/// What programs have of files at the target; nothing where they never had anything.
+fn direct(r: &RuntimeStatus) -> Option<String> {
+    let o = &r.operations;
+    let [alone, readers, recalls] =
+        [o.direct_writers, o.direct_readers, o.direct_recalls].map(count);
+    let any = o.direct_writers + o.direct_readers + o.direct_recalls > 0;
+    let line = format!("{alone} of one program alone, {readers} readers, {recalls} taken back");
+    any.then_some(line)
 }
 
 /// Where the process's memory is, the largest structures first; small ones are left out.

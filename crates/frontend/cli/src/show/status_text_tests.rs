@@ -69,13 +69,24 @@ fn a_volume_that_waits_for_room() {
     assert!(text.contains("WAITING FOR ROOM for 12 s, 1,500 tries: write: ENOSPC\n"), "{text}");
 }
 
+/// The line that begins so, with these operations.
+fn line_of(name: &str, json: &str) -> Option<String> {
+    let text = text(&status(&format!(r#"{{"runtime":{{"operations":{json}}}}}"#)));
+    text.lines().find_map(|l| Some(l.strip_prefix(name)?.trim().to_string()))
+}
+
+#[test]
+fn what_programs_have_at_a_target() {
+    let line = |json: &str| line_of("direct files", json);
+    assert_eq!(line("{}"), None);
+    let told = line(r#"{"direct_writers":1,"direct_readers":3,"direct_recalls":1500}"#);
+    assert_eq!(told.as_deref(), Some("1 of one program alone, 3 readers, 1,500 taken back"));
+}
+
 /// Tickets and sections have a line while there are any.
 #[test]
 fn what_programs_have_begun() {
-    let line = |json: &str| {
-        let text = text(&status(&format!(r#"{{"runtime":{{"operations":{json}}}}}"#)));
-        text.lines().find_map(|l| Some(l.strip_prefix("operations")?.trim().to_string()))
-    };
+    let line = |json: &str| line_of("operations", json);
     assert_eq!(line("{}"), None);
     let held = line(r#"{"tickets":1500,"sections":2,"void_sections":1,"section_bytes":8192}"#);
     let told = "tickets not durable: 1,500; atomic sections: 2 (8.0 KiB), 1 of them void";
