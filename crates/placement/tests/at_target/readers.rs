@@ -110,7 +110,8 @@ fn several_read_until_one_writes() {
     }
 }
 
-/// A grant to read is none to write, nor to make others wait for a flush.
+/// A program whose grant is to read can neither write nor have the target flush, for which others
+/// would wait.
 #[test]
 fn a_reader_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -162,7 +162,8 @@ impl Readers {
         self.quiet.insert(ino, now.saturating_add(QUIET_NS));
     }
 
-    /// Grants are to end. Those that were asked for, and not offered, are none from here on.
+    /// The grants of `whose` are to end. A grant that was asked for, and not offered, has ended
+    /// when this returns.
     pub fn end(&mut self, whose: Whose, inodes: &mut Inodes) -> Next {
         for (id, grant) in self.all(whose) {
             if grant.phase == Phase::Asked {
