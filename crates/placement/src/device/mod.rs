@@ -2,7 +2,7 @@
 
 pub mod calls;
 pub mod counts;
-pub mod grants;
+pub mod programs;
 pub mod replay;
 pub mod server;
 pub mod storage;

@@ -4,7 +4,7 @@
 
 use crate::device::calls::{self, DeviceEnd, SessionEnd};
 use crate::device::counts::ServerCounts;
-use crate::device::grants::{Attached, Tokens};
+use crate::device::programs::{Attached, Tokens};
 use crate::device::replay::Replay;
 use crate::device::storage::{OpenStorage, StorageSession};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};

@@ -5,7 +5,7 @@
 //! what the roles that it has may write.
 
 use crate::device::calls::{self, Answers, Carried};
-use crate::device::grants::{HostGrants, Settled, Tokens};
+use crate::device::programs::{HostGrants, Settled, Tokens};
 use siftfs_base::{BlockRun, Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};

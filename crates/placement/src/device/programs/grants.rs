@@ -1,18 +1,17 @@
 //! Blocks of the area that hosts have granted to programs, and the programs' connections
 //! (`docs/design/target.md`, "The data plane").
-//!
-//! A call's blocks are checked at its execution, under the lock of the grant's table, which is held
-//! until the I/O has ended. The end of a grant takes that lock to write: so nothing runs under a
-//! grant that has ended (rule R29).
 
-use crate::device::calls::{self, Answers, Carried, lock};
+use crate::device::calls::lock;
+use crate::device::programs::attached::Attached;
+use crate::device::programs::grant::Grant;
+use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
-use siftfs_device::{AlignedBuf, Device};
-use siftfs_wire::{GRANT_MAX_RUNS, StorageAnswer, StorageCall, Token};
+use siftfs_device::Device;
+use siftfs_wire::{GRANT_MAX_RUNS, Token};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Bytes of half a token.
 const HALF: usize = 16;
@@ -104,32 +103,6 @@ struct Own {
     runs: usize,
 }
 
-/// Blocks that one program may read, and perhaps write.
-struct Grant {
-    token: Token,
-    /// Nothing, when the grant has ended.
-    table: RwLock<Option<Table>>,
-    /// How many connections there have been; the newest is served.
-    connections: AtomicU64,
-    /// Taken to read by writes of whole blocks, and to write by those that keep a part of one: what
-    /// they keep must not be older than a write beside them.
-    patching: RwLock<()>,
-    /// Something was written since a host was told.
-    written: AtomicBool,
-    /// Something was written, not durably, since the last flush began.
-    unflushed: AtomicBool,
-}
-
-struct Table {
-    device: Arc<dyn Device>,
-    /// Where the area lies on the device.
-    area: Range<u64>,
-    /// In the order of their blocks; none meets another.
-    runs: Vec<BlockRun>,
-    /// They may be written, too.
-    write: bool,
-}
-
 impl HostGrants {
     /// None yet.
     pub fn new(tokens: &Arc<Tokens>) -> Self {
@@ -163,10 +136,8 @@ impl HostGrants {
         if own.by_lease.len() >= MOST_GRANTS || all > MOST_RUNS {
             return Err(Error::Refused("there are too many grants".into()));
         }
-        let table = RwLock::new(Some(Table { device: device.clone(), area, runs, write }));
-        let (connections, patching, written, unflushed) = Default::default();
-        let grant = Grant { token, table, connections, patching, written, unflushed };
-        let grant = Arc::new(grant);
+        let grant =
+            Arc::new(Grant::new(token, Table { device: device.clone(), area, runs, write }));
         own.runs = all;
         own.by_lease.insert(lease, grant.clone());
         lock(&self.tokens.grants).insert(token, grant);
@@ -242,143 +213,6 @@ fn in_order(mut runs: Vec<BlockRun>, blocks: u64) -> Result<Vec<BlockRun>> {
         }
     }
     Ok(runs)
-}
-
-impl Grant {
-    fn table(&self) -> RwLockReadGuard<'_, Option<Table>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self, table: &Table, place: u64, data: &[u8], durable: bool) -> Result<()> {
-        let whole = |at: u64| (at - table.area.start).is_multiple_of(BLOCK_BYTES);
-        let end = place + data.len() as u64;
-        if whole(place) && whole(end) {
-            let _beside = self.patching.read().unwrap_or_else(PoisonError::into_inner);
-            return table.device.write(place, data, durable);
-        }
-        let start = place - (place - table.area.start) % BLOCK_BYTES;
-        let behind = table.area.start + (end - table.area.start).next_multiple_of(BLOCK_BYTES);
-        let len = usize::try_from(behind - start).map_err(|_| Error::Refused("too long".into()))?;
-        let mut blocks = AlignedBuf::zeroed(len);
-        let _alone = self.patching.write().unwrap_or_else(PoisonError::into_inner);
-        table.device.read(start, &mut blocks)?;
-        let skip = usize::try_from(place - start).unwrap_or(len);
-        blocks.iter_mut().skip(skip).zip(data).for_each(|(to, from)| *to = *from);
-        table.device.write(start, &blocks, durable)
-    }
-
-    fn settle(&self) -> Result<bool> {
-        let table = self.table();
-        match &*table {
-            Some(table) => self.settle_on(&*table.device),
-            None => Ok(false),
-        }
-    }
-
-    fn settle_on(&self, device: &dyn Device) -> Result<bool> {
-        let written = self.written.swap(false, Ordering::AcqRel);
-        let settled = match self.unflushed.swap(false, Ordering::AcqRel) {
-            true => device.flush(),
-            false => Ok(()),
-        };
-        if settled.is_err() {
-            self.unflushed.store(true, Ordering::Release);
-        }
-        settled.map(|()| written)
-    }
-
-    /// Ends it: how many runs it had, and whether anything was written.
-    fn end(&self) -> (usize, Result<bool>) {
-        let ended = self.table.write().unwrap_or_else(PoisonError::into_inner).take();
-        match ended {
-            Some(table) => (table.runs.len(), self.settle_on(&*table.device)),
-            None => (0, Ok(false)),
-        }
-    }
-}
-
-impl Table {
-    /// Where these bytes of the area lie on the device, if all of their blocks are granted.
-    fn place(&self, offset: u64, len: u64) -> Result<u64> {
-        let refuse = || Error::Refused(format!("{len} bytes at byte {offset} of the area"));
-        let end = offset.checked_add(len).ok_or_else(refuse)?;
-        let (mut block, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-        let at = self.runs.partition_point(|run| run.end() <= block);
-        let mut runs = self.runs.iter().skip(at);
-        while block < last {
-            let run = runs.next().filter(|run| run.start <= block).ok_or_else(refuse)?;
-            block = run.end();
-        }
-        self.area.start.checked_add(offset).ok_or_else(refuse)
-    }
-}
-
-/// A program's connection.
-pub(crate) struct Attached {
-    grant: Arc<Grant>,
-    connection: u64,
-}
-
-impl Answers for Attached {
-    const WORKERS: usize = 4;
-
-    fn is_over(&self) -> bool {
-        let newest = self.grant.connections.load(Ordering::Acquire);
-        newest != self.connection || self.grant.table().is_none()
-    }
-
-    fn carry_out(&self, call: StorageCall) -> Result<StorageAnswer> {
-        match call {
-            StorageCall::Read { device: 0, offset, len } => self.by_grant(|table| {
-                let place = table.place(offset, len.into())?;
-                calls::read(&*table.device, place, len)
-            }),
-            StorageCall::Write { device: 0, offset, len, durable, blocks } => {
-                let carried = Carried::of(len, &blocks)?;
-                let data = carried.data()?;
-                self.by_grant(|table| {
-                    let place = table.place(offset, len.into())?;
-                    if !table.write {
-                        let what = format!("a write at byte {offset} of the area");
-                        return Err(Error::Refused(format!("{what}, which is only to be read")));
-                    }
-                    let written = self.grant.write(table, place, data, durable);
-                    // What failed may have been written in part.
-                    self.grant.written.store(true, Ordering::Release);
-                    if !durable || written.is_err() {
-                        self.grant.unflushed.store(true, Ordering::Release);
-                    }
-                    written.map(|()| StorageAnswer::Done)
-                })
-            }
-            StorageCall::Flush { device: 0 } => self.by_grant(|table| {
-                if !table.write {
-                    return Err(Error::Refused("a flush by one who may only read".into()));
-                }
-                self.grant.unflushed.store(false, Ordering::Release);
-                let flushed = table.device.flush();
-                if flushed.is_err() {
-                    self.grant.unflushed.store(true, Ordering::Release);
-                }
-                flushed.map(|()| StorageAnswer::Done)
-            }),
-            _ => Err(Error::Refused("a call that is no program's".into())),
-        }
-    }
-}
-
-impl Attached {
-    /// What is done under the grant, as long as that lasts.
-    fn by_grant(
-        &self,
-        work: impl FnOnce(&Table) -> Result<StorageAnswer>,
-    ) -> Result<StorageAnswer> {
-        match &*self.grant.table() {
-            Some(table) => work(table),
-            // Its end may come before the program has heard of it: that is no offence.
-            None => Err(Error::Posix(libc::ESTALE)),
-        }
-    }
 }
 
 #[cfg(test)]

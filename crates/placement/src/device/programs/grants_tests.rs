@@ -1,6 +1,8 @@
 use super::*;
+use crate::device::calls::Answers;
 use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
 use siftfs_device::{FaultDevice, MemDevice};
+use siftfs_wire::StorageCall;
 use std::thread;
 use std::time::Duration;
 

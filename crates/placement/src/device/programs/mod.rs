@@ -1,0 +1,9 @@
+//! Programs to which hosts have granted blocks of the area.
+
+mod attached;
+mod grant;
+mod grants;
+mod table;
+
+pub(crate) use attached::Attached;
+pub(crate) use grants::{HostGrants, Settled, Tokens};
