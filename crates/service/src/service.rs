@@ -301,7 +301,7 @@ impl Service {
             ToService::Inquire { .. } => {
                 Err(Error::Refused("an inquiry where a Hello was due or had been".into()))
             }
-            ToService::Storage { .. } => {
+            ToService::Storage { .. } | ToService::Queued { .. } => {
                 Err(Error::Refused("a call on the storage on a host's connection".into()))
             }
         };

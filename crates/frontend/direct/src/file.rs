@@ -1,8 +1,9 @@
 //! Reading and writing one file.
 
 use crate::state::{Opened, State};
-use crate::way::Piece;
+use crate::way::{Piece, Way};
 use siftfs_base::{Error, Result, errno};
+use siftfs_device_target::{Kind, Queue, Turn};
 use siftfs_proto::{LeaseId, Reply, Request, SetAttr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,9 +13,9 @@ const PIECE: u64 = 1 << 20;
 /// Ways that one call tries: each may end while it is at it.
 const TRIES: usize = 8;
 
-/// An open file. Calls from several threads are made at once, and their bytes come in any order
-/// where they meet; a call that begins behind an answer comes behind what was answered. Closed when
-/// dropped.
+/// An open file. Calls from several threads are made at once; where they meet they are ordered, so
+/// that each reads or writes as a whole while the program has the file alone and its blocks are
+/// granted ([`siftfs_device_target::RequestOrder`]). Closed when dropped.
 pub struct DirectFile {
     opened: Arc<Opened>,
 }
@@ -145,19 +146,19 @@ impl DirectFile {
         let Some(way) = &state.way else { return self.read_by_host(offset, len) };
         let size = self.opened.size.load(Ordering::Acquire);
         let end = size.min(offset.saturating_add(len));
-        let mut bytes = Vec::new();
-        for Piece { file, area } in way.pieces(offset..end.max(offset)) {
-            let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
-            match area {
-                Some(area) => {
-                    let mut part = vec![0; len];
-                    let read = way.attached().read(area, &mut part);
-                    read.map_err(|error| of_way(state, error))?;
-                    bytes.extend(part);
-                }
+        let pieces = way.pieces(offset..end.max(offset));
+        let turn = turn(way, Kind::Read, &pieces);
+        let mut granted: Vec<_> =
+            pieces.iter().filter_map(|piece| Some((piece.area?, vec![0; piece.len()]))).collect();
+        let mut parts: Vec<_> = granted.iter_mut().map(|(at, buf)| (*at, &mut **buf)).collect();
+        way.queue().read(&turn, &mut parts).map_err(|error| of_way(state, error))?;
+        let (mut bytes, mut granted) = (Vec::new(), granted.into_iter());
+        for piece in &pieces {
+            match piece.area {
+                Some(_) => bytes.extend(granted.next().into_iter().flat_map(|(_, part)| part)),
                 None => {
                     self.opened.beside.fetch_add(1, Ordering::Relaxed);
-                    bytes.extend(self.read_by_host(file.start, file.end - file.start)?);
+                    bytes.extend(self.read_by_host(piece.file.start, piece.len() as u64)?);
                 }
             }
         }
@@ -192,27 +193,26 @@ impl DirectFile {
     ) -> std::result::Result<Given, Again> {
         let end = offset.checked_add(data.len() as u64);
         let end = end.ok_or_else(|| Again::Failed(errno(libc::EFBIG)))?;
-        let pieces = match &state.way {
-            Some(way) => way.pieces(offset..end),
-            None => vec![Piece { file: offset..end, area: None }],
+        let Some(way) = &state.way else {
+            self.give(state.lease, offset, data)?;
+            return Ok(Given::Some);
         };
-        let (mut left, mut given) = (data, Given::Nothing);
-        for Piece { file, area } in pieces {
-            let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
-            let (part, rest) = left.split_at_checked(len).unwrap_or((left, &[]));
-            match (area, &state.way) {
-                (Some(area), Some(way)) => {
-                    let written = way.attached().write(area, part, durable);
-                    written.map_err(|error| of_way(state, error))?;
-                }
-                _ => {
-                    self.give(state.lease, file.start, part)?;
-                    given = Given::Some;
-                }
-            }
+        let pieces = way.pieces(offset..end);
+        let turn = turn(way, Kind::Write, &pieces);
+        let (mut left, mut parts, mut beside) = (data, Vec::new(), Vec::new());
+        for piece in &pieces {
+            let (part, rest) = left.split_at_checked(piece.len()).unwrap_or((left, &[]));
             left = rest;
+            match piece.area {
+                Some(area) => parts.push((area, part)),
+                None => beside.push((piece.file.start, part)),
+            }
         }
-        Ok(given)
+        way.queue().write(&turn, &parts, durable).map_err(|error| of_way(state, error))?;
+        for (offset, part) in &beside {
+            self.give(state.lease, *offset, part)?;
+        }
+        Ok(if beside.is_empty() { Given::Nothing } else { Given::Some })
     }
 
     /// Gives bytes to the host: under the lease, or as anybody does.
@@ -246,9 +246,9 @@ impl DirectFile {
     fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {
         let opened = &self.opened;
         if let Some(way) = &state.way
-            && !way.attached().is_flushed()
+            && !way.queue().is_flushed()
         {
-            way.attached().flush().map_err(|error| of_way(state, error))?;
+            way.queue().flush().map_err(|error| of_way(state, error))?;
         }
         if opened.given.swap(false, Ordering::AcqRel) || state.lease.is_none() {
             self.sync_host(true, false).map_err(|error| {
@@ -261,14 +261,14 @@ impl DirectFile {
 
     /// The host has the target flush what is granted.
     fn sync_all_once(&self, state: &State) -> std::result::Result<(), Again> {
-        let attached = state.way.as_ref().map(|way| way.attached());
-        let covered = attached.map(|attached| attached.covers());
-        let unflushed = attached.is_some_and(|attached| !attached.is_flushed());
+        let queue = state.way.as_ref().map(Way::queue);
+        let covered = queue.map(Queue::covers);
+        let unflushed = queue.is_some_and(|queue| !queue.is_flushed());
         self.opened.given.store(false, Ordering::Release);
         match self.sync_host(false, unflushed) {
             Ok(()) => {
-                if let (Some(attached), Some(covered)) = (attached, &covered) {
-                    attached.covered(covered);
+                if let (Some(queue), Some(covered)) = (queue, &covered) {
+                    queue.covered(covered);
                 }
                 Ok(())
             }
@@ -293,10 +293,18 @@ impl DirectFile {
     }
 }
 
+/// The place of one call with these pieces among the file's calls.
+fn turn<'a>(way: &'a Way, kind: Kind, pieces: &[Piece]) -> Turn<'a> {
+    let granted = pieces.iter().filter(|piece| piece.area.is_some()).map(Piece::len);
+    way.queue().turn(kind, granted, pieces.iter().any(|piece| piece.area.is_none()))
+}
+
 /// A call at the target failed: is there another way?
 fn of_way(state: &State, error: Error) -> Again {
     match error {
-        Error::Link(_) | Error::Posix(libc::ESTALE) | Error::Refused(_) => Again::Way(state.life),
+        Error::Link(_) | Error::Posix(libc::ESTALE | libc::EAGAIN) | Error::Refused(_) => {
+            Again::Way(state.life)
+        }
         other => Again::Failed(other),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::file::DirectFile;
 use crate::state::{Opened, Use};
-use siftfs_base::{Error, Result};
-use siftfs_device_target::TargetPlace;
+use siftfs_base::{Error, InodeNr, Result};
+use siftfs_device_target::{Lines, RequestOrder, TargetPlace};
 use siftfs_proto::{Credentials, FileService, Handle, Holder, LeaseId, Reply, Request};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -27,6 +27,10 @@ pub struct Session {
 pub(crate) struct Shared {
     service: Arc<dyn FileService>,
     reach: Reach,
+    /// The program's connections, by what a host calls their target.
+    lines: Mutex<HashMap<String, Arc<Lines>>>,
+    /// What is open, by its inode.
+    files: Mutex<HashMap<(InodeNr, Use), Weak<Opened>>>,
     leased: Mutex<HashMap<LeaseId, Weak<Opened>>>,
     keep: Mutex<Duration>,
     orders: Mutex<Sender<Order>>,
@@ -60,8 +64,9 @@ impl Session {
     ) -> Result<Self> {
         let (tell, told) = channel();
         let service = open(Arc::new(Recalls(Mutex::new(tell.clone()))))?;
-        let (leased, keep, orders) = (Mutex::default(), Mutex::new(KEEP), Mutex::new(tell));
-        let shared = Arc::new(Shared { service, reach, leased, keep, orders });
+        let (lines, files, leased) = Default::default();
+        let (keep, orders) = (Mutex::new(KEEP), Mutex::new(tell));
+        let shared = Arc::new(Shared { service, reach, lines, files, leased, keep, orders });
         let own = shared.clone();
         let thread = thread::Builder::new().name("siftfs-direct".into());
         let thread = thread.spawn(move || own.run(&told));
@@ -70,15 +75,22 @@ impl Session {
     }
 
     /// A regular file that is open in this session to be read and written. The handle is closed
-    /// with it. Where the target grants nothing of it, it is of use through the host alone.
+    /// with it, or before, where the program has the file open so already: then both share one
+    /// order. Where the target grants nothing of it, it is of use through the host alone.
     pub fn file(&self, handle: Handle) -> DirectFile {
-        DirectFile::new(Opened::new(self.shared.clone(), handle, Use::Alone))
+        self.file_ordered(handle, RequestOrder::default())
+    }
+
+    /// As [`Session::file`], with calls ordered in another way, unless the program has the file
+    /// open so already.
+    pub fn file_ordered(&self, handle: Handle, order: RequestOrder) -> DirectFile {
+        DirectFile::new(self.shared.open(handle, (Use::Alone, order)))
     }
 
     /// As [`Session::file`], of one that is open to be read: it is read at the target, by any
     /// number of programs at once, as long as nobody changes it.
     pub fn file_to_read(&self, handle: Handle) -> DirectFile {
-        DirectFile::new(Opened::new(self.shared.clone(), handle, Use::Reads))
+        DirectFile::new(self.shared.open(handle, (Use::Reads, RequestOrder::default())))
     }
 
     /// The session itself.
@@ -102,9 +114,34 @@ impl Shared {
         self.service.call(&Credentials::default(), req)
     }
 
-    /// Where the target is that a host names.
-    pub fn place(&self, target: &str) -> Result<TargetPlace> {
-        (self.reach)(target)
+    /// What the program has of the file already, open for the same, or this handle's.
+    fn open(self: &Arc<Self>, handle: Handle, (to, order): (Use, RequestOrder)) -> Arc<Opened> {
+        let new = || Opened::new(self.clone(), handle, (to, order));
+        let attr = self.call(Request::GetAttr { file: handle.into() }).and_then(Reply::attr);
+        // The file's first call finds the same.
+        let Ok(attr) = attr else { return new() };
+        let mut files = lock(&self.files);
+        if let Some(opened) = files.get(&(attr.ino, to)).and_then(Weak::upgrade) {
+            drop(files);
+            // A handle that cannot be closed ends with the session.
+            let _ = self.call(Request::Release { handle });
+            return opened;
+        }
+        files.retain(|_, opened| opened.strong_count() > 0);
+        let opened = new();
+        files.insert((attr.ino, to), Arc::downgrade(&opened));
+        opened
+    }
+
+    /// The connections to the target that a host names so.
+    pub fn lines(&self, target: &str) -> Result<Arc<Lines>> {
+        let mut lines = lock(&self.lines);
+        if let Some(known) = lines.get(target) {
+            return Ok(known.clone());
+        }
+        let made = Lines::new((self.reach)(target)?);
+        lines.insert(target.to_owned(), made.clone());
+        Ok(made)
     }
 
     /// A lease that lasts for `term` without a use is a file's.

@@ -3,6 +3,7 @@
 use crate::session::Shared;
 use crate::way::{Lost, Way};
 use siftfs_base::{BLOCK_BYTES, Error, Result};
+use siftfs_device_target::RequestOrder;
 use siftfs_proto::{Handle, LeaseId, Request};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,7 +15,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 const BESIDE: u64 = 64;
 
 /// What a file is open for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Use {
     /// To be read and written, by this program alone while it has a lease.
     Alone,
@@ -27,6 +28,7 @@ pub(crate) struct Opened {
     pub shared: Arc<Shared>,
     pub handle: Handle,
     to: Use,
+    order: RequestOrder,
     state: RwLock<State>,
     /// The file's size while there is a lease; without an end where others may have changed it.
     pub size: AtomicU64,
@@ -55,14 +57,14 @@ pub(crate) struct State {
 }
 
 impl Opened {
-    pub fn new(shared: Arc<Shared>, handle: Handle, to: Use) -> Arc<Self> {
+    pub fn new(shared: Arc<Shared>, handle: Handle, (to, order): (Use, RequestOrder)) -> Arc<Self> {
         let (state, used, beside, given, in_doubt) = Default::default();
         let size = match to {
             Use::Alone => 0,
             Use::Reads => u64::MAX,
         };
         let size = AtomicU64::new(size);
-        Arc::new(Self { shared, handle, to, state, size, used, beside, given, in_doubt })
+        Arc::new(Self { shared, handle, to, order, state, size, used, beside, given, in_doubt })
     }
 
     /// How the file is reached now, which does not change as long as this is held. Asks for a
@@ -100,7 +102,7 @@ impl Opened {
     /// Was it used since this was asked last, or is something of it not flushed?
     pub fn was_used(&self) -> bool {
         let used = self.used.swap(false, Ordering::Relaxed);
-        let flushed = |state: &State| state.way.as_ref().is_none_or(|w| w.attached().is_flushed());
+        let flushed = |state: &State| state.way.as_ref().is_none_or(|w| w.queue().is_flushed());
         // A thread that changes the state uses the file.
         used || !self.state.try_read().is_ok_and(|state| flushed(&state))
     }
@@ -148,7 +150,8 @@ impl Opened {
             }
         };
         state.life += 1;
-        state.way = Some(Way::open(self.shared.place(&direct.target)?, direct)?);
+        let lines = self.shared.lines(&direct.target)?;
+        state.way = Some(Way::open(lines, direct, self.order)?);
         Ok(())
     }
 

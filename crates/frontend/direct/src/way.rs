@@ -1,15 +1,15 @@
 //! The way to what is granted of one file: where its blocks are, and the connection.
 
 use siftfs_base::{BLOCK_BYTES, Error, Result};
-use siftfs_device_target::{Attached, Kept, TargetPlace};
+use siftfs_device_target::{Kept, Lines, Queue, RequestOrder};
 use siftfs_proto::{Direct, DirectRun};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A grant that lasts, as far as is known.
 pub(crate) struct Way {
-    place: TargetPlace,
     granted: Direct,
-    attached: Attached,
+    queue: Queue,
 }
 
 /// A piece of a file: where it is in the file, and in the area if it is granted.
@@ -19,26 +19,33 @@ pub(crate) struct Piece {
     pub area: Option<u64>,
 }
 
+impl Piece {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        usize::try_from(self.file.end - self.file.start).unwrap_or(usize::MAX)
+    }
+}
+
 /// A way that is lost, with what was written by it and may be lost as well: bytes, and where they
 /// belong in the file, in the order of the writes.
 #[derive(Debug, Default)]
 pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>);
 
 impl Way {
-    /// Connects to where these blocks are granted.
-    pub fn open(place: TargetPlace, granted: Direct) -> Result<Self> {
-        let attached = Attached::open(&place, granted.token)?;
-        Ok(Self { place, granted, attached })
+    /// A queue for these blocks, by the connections to where they are granted.
+    pub fn open(lines: Arc<Lines>, granted: Direct, order: RequestOrder) -> Result<Self> {
+        let queue = Queue::open(lines, granted.token, order)?;
+        Ok(Self { granted, queue })
     }
 
-    /// Connects again after the connection was lost.
+    /// Begins a new life of the queue after a connection was lost.
     ///
     /// # Errors
     /// The grant is not there any more.
     pub fn again(self) -> std::result::Result<Self, Lost> {
-        let Self { place, granted, attached } = self;
-        match attached.again(&place, granted.token) {
-            Ok(attached) => Ok(Self { place, granted, attached }),
+        let Self { granted, queue } = self;
+        match queue.again() {
+            Ok(queue) => Ok(Self { granted, queue }),
             // It has ended in order, and its end has made everything durable.
             Err((Error::Posix(libc::ESTALE), _)) => Err(Lost::default()),
             Err((_, kept)) => Err(lost(&granted.runs, kept)),
@@ -47,19 +54,19 @@ impl Way {
 
     /// Makes durable what was written, and gives the way up. What may be lost of it.
     pub fn settle(self) -> Lost {
-        if self.attached.is_flushed() || self.attached.flush().is_ok() {
+        if self.queue.is_flushed() || self.queue.flush().is_ok() {
             return Lost::default();
         }
         match self.again() {
-            Ok(way) if way.attached.flush().is_ok() => Lost::default(),
-            Ok(way) => lost(&way.granted.runs, way.attached.kept()),
+            Ok(way) if way.queue.flush().is_ok() => Lost::default(),
+            Ok(way) => lost(&way.granted.runs, way.queue.kept()),
             Err(lost) => lost,
         }
     }
 
-    /// The connection.
-    pub fn attached(&self) -> &Attached {
-        &self.attached
+    /// What reads and writes the blocks.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     /// The pieces of a range of the file, in order, none empty.

@@ -1,7 +1,36 @@
 //! What a server counts, and what its process costs.
 
+use siftfs_transport::Repeats;
 use siftfs_wire::{DeviceStatistics, RegionCounts};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// What a server says of itself.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub counts: ServerCounts,
+    /// What was refused, in the log.
+    repeats: Repeats,
+}
+
+impl Tally {
+    /// Counts what was refused, and says it in the log.
+    pub fn refused(&self, why: &str) {
+        self.counts.refusal();
+        say(self.repeats.note(why, Instant::now()));
+    }
+
+    /// Says what was refused again and again, and is not in the log yet.
+    pub fn look(&self) {
+        say(self.repeats.due(Instant::now()));
+    }
+}
+
+fn say(lines: Vec<String>) {
+    for error in lines {
+        tracing::warn!(error, "a connection was refused");
+    }
+}
 
 /// Counts since the start.
 #[derive(Default)]

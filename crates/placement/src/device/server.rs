@@ -3,7 +3,7 @@
 //! itself.
 
 use crate::device::calls::{self, DeviceEnd, SessionEnd};
-use crate::device::counts::ServerCounts;
+use crate::device::counts::Tally;
 use crate::device::programs::{Attached, Tokens};
 use crate::device::replay::Replay;
 use crate::device::storage::{OpenStorage, StorageSession};
@@ -12,11 +12,10 @@ use siftfs_device::{Counters, Role};
 use siftfs_keys::Use;
 use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
-use siftfs_transport::{Received, Repeats};
+use siftfs_transport::Received;
 use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Token,
-    Urgency,
+    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Urgency,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,9 +66,7 @@ impl Default for ServerOptions {
 pub struct Server {
     media: OpenMedia,
     options: ServerOptions,
-    tally: ServerCounts,
-    /// What was refused, in the log.
-    repeats: Repeats,
+    tally: Arc<Tally>,
     stopping: AtomicBool,
     /// Connections that have not been greeted.
     waiting: AtomicU64,
@@ -119,9 +116,9 @@ enum Ended {
 impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
-        let (tally, repeats, stopping, waiting, hosts) = Default::default();
+        let (tally, stopping, waiting, hosts) = Default::default();
         let tokens = Tokens::new(options.programs.clone()).into();
-        Self { media, options, tally, repeats, stopping, waiting, hosts, tokens }
+        Self { media, options, tally, stopping, waiting, hosts, tokens }
     }
 
     /// Sessions end at the next boundary of a step; their hosts are told.
@@ -147,9 +144,9 @@ impl Server {
                 self.answer_inquiry(&end, version, &volume);
                 None
             }
-            Some(ToService::Storage { id, call: StorageCall::Attach { version, token } }) => {
+            Some(ToService::Storage { id, call: call @ StorageCall::Attach { .. } }) => {
                 self.waiting.fetch_sub(1, Ordering::AcqRel);
-                return self.attach(end, id, (version, &token));
+                return self.attach(end, id, &call);
             }
             Some(ToService::Storage { id, call }) => {
                 let opened = self.open_storage(call);
@@ -164,7 +161,7 @@ impl Server {
             Some((Err(denied), _)) => return self.deny(&end, denied),
             None => return,
         };
-        self.tally.host();
+        self.tally.counts.host();
         tracing::info!(peer, "serving a host");
         held.service.handle(hello);
         let ended = self.serve(&mut held, &mut end);
@@ -186,8 +183,8 @@ impl Server {
                 Ok(Received::Timeout) => {}
                 Ok(Received::Message(ToService::Storage {
                     id,
-                    call: StorageCall::Attach { version, token },
-                })) => return self.attach(end, id, (version, &token)),
+                    call: call @ StorageCall::Attach { .. },
+                })) => return self.attach(end, id, &call),
                 Ok(Received::Message(_)) => {
                     let why = "here are programs served that a host has granted something";
                     return self.deny_a("program", &end, denied(why.into()));
@@ -201,10 +198,34 @@ impl Server {
         }
     }
 
-    fn attach(&self, end: DeviceEnd, id: u64, (version, token): (u32, &Token)) {
-        let attached = check_version(version).map_err(|denied| denied.error);
-        let attached = attached.and_then(|()| self.tokens.attach(token));
-        self.serve_program(end, id, attached);
+    /// Serves a program to which a host has granted blocks: `first` names the first grant.
+    fn attach(&self, mut end: DeviceEnd, id: u64, first: &StorageCall) {
+        let peer = end.peer.clone();
+        let attached = Attached::new(&self.tokens);
+        let opened = match first {
+            StorageCall::Attach { version, token, queue, life } => check_version(*version)
+                .map_err(|denied| denied.error)
+                .and_then(|()| attached.attach(token, *queue, *life)),
+            _ => Err(Error::Refused("its first call names no grant".into())),
+        };
+        let answer = match &opened {
+            Ok(()) => StorageAnswer::Done,
+            Err(error) => {
+                self.refused(&format!("{peer}: a program is not served: {error}"));
+                StorageAnswer::Failed { error: error.clone() }
+            }
+        };
+        let sent = end.sender.send(FromService::Storage { id, answer });
+        if opened.is_ok() && sent.is_ok() {
+            let refused = self.refusals(format!("{peer}: a program"));
+            let ended = calls::serve(&attached, &mut end, &|| self.stopped(), refused);
+            if let SessionEnd::Broke(error) = ended {
+                let why = self.broke(&error);
+                tracing::debug!(peer, why, "a program's connection broke");
+            }
+        }
+        attached.end();
+        end.sender.close();
     }
 
     /// May a machine that has a key have this of the volume (rule R52)?
@@ -247,19 +268,18 @@ impl Server {
     }
 
     fn refused(&self, why: &str) {
-        self.tally.refusal();
-        Self::say(self.repeats.note(why, Instant::now()));
+        self.tally.refused(why);
+    }
+
+    /// Takes what a connection's calls may not ask. `whose` they are is said with it.
+    fn refusals(&self, whose: String) -> Box<dyn Fn(&Error) + Send + Sync> {
+        let tally = self.tally.clone();
+        Box::new(move |error| tally.refused(&format!("{whose}: {error}")))
     }
 
     /// Says what was refused again and again, and is not in the log yet.
     pub fn look(&self) {
-        Self::say(self.repeats.due(Instant::now()));
-    }
-
-    fn say(lines: Vec<String>) {
-        for error in lines {
-            tracing::warn!(error, "a connection was refused");
-        }
+        self.tally.look();
     }
 
     /// Opens the storage for a host that asks for it.
@@ -305,9 +325,9 @@ impl Server {
         let sent = end.sender.send(FromService::Storage { id, answer });
         if let (Some(session), Ok(())) = (session, sent) {
             tracing::info!(peer, "a host has its storage here");
-            let refused = |error: &Error| self.refused(&format!("{peer}: {error}"));
+            let refused = self.refusals(peer.clone());
             self.hosts.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
-            let ended = calls::serve(&session, &mut end, &|| self.stopped(), &refused);
+            let ended = calls::serve(&session, &mut end, &|| self.stopped(), refused);
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             hosts.iter().position(|host| *host == peer).map(|at| hosts.remove(at));
             drop(hosts);
@@ -319,28 +339,6 @@ impl Server {
                     let why = self.broke(&error);
                     tracing::warn!(peer, why, "a host has lost its storage");
                 }
-            }
-        }
-        end.sender.close();
-    }
-
-    /// Serves a program to which a host has granted blocks, as long as the grant lasts.
-    fn serve_program(&self, mut end: DeviceEnd, id: u64, attached: Result<Attached>) {
-        let peer = end.peer.clone();
-        let (attached, answer) = match attached {
-            Ok(attached) => (Some(attached), StorageAnswer::Done),
-            Err(error) => {
-                self.refused(&format!("{peer}: a program is not served: {error}"));
-                (None, StorageAnswer::Failed { error })
-            }
-        };
-        let sent = end.sender.send(FromService::Storage { id, answer });
-        if let (Some(attached), Ok(())) = (attached, sent) {
-            let refused = |error: &Error| self.refused(&format!("{peer}: a program: {error}"));
-            let ended = calls::serve(&attached, &mut end, &|| self.stopped(), &refused);
-            if let SessionEnd::Broke(error) = ended {
-                let why = self.broke(&error);
-                tracing::debug!(peer, why, "a program's connection broke");
             }
         }
         end.sender.close();
@@ -449,7 +447,7 @@ impl Server {
     /// Why a host that does not listen any more has gone, if it said so.
     fn last_word(&self, end: &mut DeviceEnd) -> Option<String> {
         while let Ok(Received::Message(message)) = end.receiver.recv(Some(Duration::ZERO)) {
-            self.tally.message();
+            self.tally.counts.message();
             if let ToService::Objection { reason } = message {
                 return Some(self.objected(&reason));
             }
@@ -458,15 +456,15 @@ impl Server {
     }
 
     fn objected(&self, reason: &str) -> String {
-        self.tally.refusal();
+        self.tally.counts.refusal();
         format!("it refused an answer: {reason}")
     }
 
     /// One message; `Some` if it is the last.
     fn take(&self, held: &mut Held, message: ToService) -> Option<Ended> {
-        self.tally.message();
+        self.tally.counts.message();
         if matches!(message, ToService::ExpectUrgent { .. }) {
-            self.tally.hint();
+            self.tally.counts.hint();
         }
         match message {
             ToService::Goodbye => return Some(Ended::Goodbye),
@@ -476,11 +474,11 @@ impl Server {
             message => held.service.handle(message),
         }
         if held.service.failure().is_some_and(|e| !matches!(e, Error::Io { .. })) {
-            self.tally.refusal();
+            self.tally.counts.refusal();
         }
         let counters = held.counters.clone();
         held.service.annotate(|statistics| {
-            statistics.device = Some(self.tally.statistics(counters.snapshot()));
+            statistics.device = Some(self.tally.counts.statistics(counters.snapshot()));
         });
         None
     }

@@ -4,12 +4,15 @@
 //! connection has ended and the calls that had begun have, and not before (rule R9). It writes only
 //! what the roles that it has may write.
 
-use crate::device::calls::{self, Answers, Carried};
+use crate::device::calls::{self, Answers, Carried, Line, Taken};
 use crate::device::programs::{HostGrants, Settled, Tokens};
 use siftfs_base::{BlockRun, Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
-use siftfs_wire::{Access, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token};
+use siftfs_wire::{
+    Access, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService, Token,
+};
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -69,8 +72,27 @@ impl StorageSession {
 }
 
 impl Answers for StorageSession {
+    type Later = Infallible;
     const WORKERS: usize = 8;
 
+    fn take(&self, message: ToService, line: &Arc<Line<Infallible>>) -> Taken {
+        match message {
+            ToService::Storage { id, call } => line.answer(id, self.carry_out(call)),
+            _ => Err(calls::out_of_place()),
+        }
+    }
+
+    fn resume(&self, later: Infallible, _line: &Arc<Line<Infallible>>) -> Taken {
+        match later {}
+    }
+
+    fn give_up(&self, later: Infallible) {
+        match later {}
+    }
+}
+
+impl StorageSession {
+    /// One call. [`Error::Refused`]: the host may not ask for this.
     fn carry_out(&self, call: StorageCall) -> Result<StorageAnswer> {
         let done = |()| StorageAnswer::Done;
         match call {
@@ -106,9 +128,7 @@ impl Answers for StorageSession {
             StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),
         }
     }
-}
 
-impl StorageSession {
     /// Blocks of the area for a program. The host's role is held meanwhile.
     fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Token> {
         let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,10 @@
 //! Direct leases: programs that read and write blocks of their files at the target by themselves.
 
-use super::forger::Forger;
+use super::forger::{Forger, attach};
 use super::machine::{Machine, Way};
 use super::{WAYS, data, host, volume};
 use siftfs_base::{BLOCK_SIZE, Error, Rng, SharedBlock};
-use siftfs_device_target::Attached;
+use siftfs_device_target::Queue;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
@@ -106,14 +106,14 @@ struct Lane {
     handle: Handle,
     lease: LeaseId,
     direct: siftfs_proto::Direct,
-    attached: Attached,
+    attached: Queue,
 }
 
 fn lane(machine: &Machine, program: &Program, name: &str, bytes: &[u8]) -> Lane {
     let (attr, handle) = make(&program.session, name, bytes);
     let lease = lease(&program.session, handle).unwrap();
     let direct = direct(&program.session, lease, handle).unwrap();
-    let attached = Attached::open(&machine.place(), direct.token).unwrap();
+    let attached = attach(&machine, direct.token).unwrap();
     Lane { ino: attr.ino, handle, lease, direct, attached }
 }
 
@@ -135,11 +135,11 @@ fn what_is_written_directly_is_read_by_all() {
             let len = [1, 100, 4096, 5000, 300_000][rng.below(5) as usize];
             let at = rng.below(100 * BLOCK - len as u64) as usize;
             let mut found = vec![0; len];
-            lane.attached.read(home(&lane.direct, at as u64), &mut found).unwrap();
+            lane.attached.read_at(home(&lane.direct, at as u64), &mut found).unwrap();
             assert!(found == model[at..at + len], "{way:?}: {len} bytes at {at}");
             let bytes = data(&mut rng, len);
             let place = home(&lane.direct, at as u64);
-            lane.attached.write(place, &bytes, rng.chance(50)).unwrap();
+            lane.attached.write_at(place, &bytes, rng.chance(50)).unwrap();
             model[at..at + len].copy_from_slice(&bytes);
         }
         let session = program.session.clone();
@@ -148,7 +148,7 @@ fn what_is_written_directly_is_read_by_all() {
             assert_eq!(recalled, lane.lease);
             give_back(&session, recalled).unwrap();
             // It has ended: nothing is written any more.
-            let late = lane.attached.write(home(&lane.direct, 0), &[9; 4096], true);
+            let late = lane.attached.write_at(home(&lane.direct, 0), &[9; 4096], true);
             assert!(late.is_err(), "{late:?}");
         });
         let handle = open(&other, "f");
@@ -192,21 +192,21 @@ fn what_is_granted() {
     // What comes beside it leaves it, and is granted when the next checkpoint is due.
     put(session, held, (3 * BLOCK, &[5; BLOCK_SIZE])).unwrap();
     put(session, held, (12 * BLOCK, &[6; BLOCK_SIZE])).unwrap();
-    let attached = Attached::open(&machine.place(), first.token).unwrap();
-    attached.write(home(&first, 0), &[7; 10], false).unwrap();
+    let attached = attach(&machine, first.token).unwrap();
+    attached.write_at(home(&first, 0), &[7; 10], false).unwrap();
     let early = direct(session, held, handle).unwrap();
     assert_eq!(blocks(&early), [0, 1, 5, 9]);
     thread::sleep(Duration::from_millis(110));
     let second = direct(session, held, handle).unwrap();
     assert_eq!(blocks(&second), [0, 1, 3, 5, 9, 12]);
     assert_ne!(first.token, second.token);
-    let refused = Attached::open(&machine.place(), first.token).map(drop);
+    let refused = attach(&machine, first.token).map(drop);
     assert!(matches!(refused, Err(Error::Posix(libc::ESTALE))), "{refused:?}");
     // All else that the session does with the file takes it back first.
     assert_eq!(bytes_of(session, handle.into(), 0, 11), [&[7; 10][..], &[1]].concat());
     let third = direct(session, held, handle).unwrap();
-    let attached = Attached::open(&machine.place(), third.token).unwrap();
-    attached.write(home(&third, 4096), &[8; 4096], false).unwrap();
+    let attached = attach(&machine, third.token).unwrap();
+    attached.write_at(home(&third, 4096), &[8; 4096], false).unwrap();
     put(session, held, (4096 + 5, &[9])).unwrap();
     let now = bytes_of(session, handle.into(), 4096, 7);
     assert_eq!(now, [8, 8, 8, 8, 8, 9, 8]);
@@ -262,7 +262,7 @@ fn r29_a_freed_block_is_nobodys_who_had_it() {
             let mut answered = 0;
             while !stop.load(std::sync::atomic::Ordering::SeqCst) {
                 let place = home(&lane.direct, answered % 199 * BLOCK);
-                if lane.attached.write(place, &[0xee; 5000], false).is_err() {
+                if lane.attached.write_at(place, &[0xee; 5000], false).is_err() {
                     return answered;
                 }
                 answered += 1;
@@ -308,7 +308,7 @@ fn what_was_flushed_outlives_the_targets_power() {
         for _ in 0..30 {
             let (block, bytes) = (rng.below(20), data(&mut rng, BLOCK_SIZE));
             let durable = rng.chance(30);
-            lane.attached.write(home(&lane.direct, block * BLOCK), &bytes, durable).unwrap();
+            lane.attached.write_at(home(&lane.direct, block * BLOCK), &bytes, durable).unwrap();
             model[block as usize * BLOCK_SIZE..][..BLOCK_SIZE].copy_from_slice(&bytes);
             if !durable {
                 match rng.below(3) {
@@ -331,8 +331,8 @@ fn what_was_flushed_outlives_the_targets_power() {
         let found = bytes_of(&program.session, lane.handle.into(), 0, 20 << 12);
         assert!(found == model, "seed {seed}");
         let direct = direct(&program.session, lane.lease, lane.handle).unwrap();
-        let attached = Attached::open(&machine.place(), direct.token).unwrap();
-        attached.write(home(&direct, 0), &[5; BLOCK_SIZE], true).unwrap();
+        let attached = attach(&machine, direct.token).unwrap();
+        attached.write_at(home(&direct, 0), &[5; BLOCK_SIZE], true).unwrap();
         give_back(&program.session, lane.lease).unwrap();
         assert_eq!(bytes_of(&program.session, lane.handle.into(), 0, 4096), [5; 4096]);
         v.close().unwrap();
@@ -347,11 +347,11 @@ fn a_grant_ends_with_its_host() {
     let v = host(&machine).unwrap();
     let program = program(&v);
     let lane = lane(&machine, &program, "f", &[1; 20 * BLOCK_SIZE]);
-    lane.attached.write(home(&lane.direct, 0), &[2; BLOCK_SIZE], false).unwrap();
+    lane.attached.write_at(home(&lane.direct, 0), &[2; BLOCK_SIZE], false).unwrap();
     v.abandon();
     let v = host(&machine).unwrap();
-    assert!(lane.attached.write(home(&lane.direct, 0), &[3; BLOCK_SIZE], false).is_err());
-    let refused = Attached::open(&machine.place(), lane.direct.token).map(drop);
+    assert!(lane.attached.write_at(home(&lane.direct, 0), &[3; BLOCK_SIZE], false).is_err());
+    let refused = attach(&machine, lane.direct.token).map(drop);
     assert!(matches!(refused, Err(Error::Posix(libc::ESTALE))), "{refused:?}");
     let other = user(&v);
     let handle = open(&other, "f");
@@ -380,12 +380,12 @@ fn times_follow() {
     fsync();
     assert_eq!(mtime(), first, "nothing was written");
     thread::sleep(Duration::from_millis(5));
-    lane.attached.write(home(&lane.direct, 0), &[2; 10], false).unwrap();
+    lane.attached.write_at(home(&lane.direct, 0), &[2; 10], false).unwrap();
     fsync();
     let second = mtime();
     assert!(second > first);
     thread::sleep(Duration::from_millis(5));
-    lane.attached.write(home(&lane.direct, 0), &[2; 10], true).unwrap();
+    lane.attached.write_at(home(&lane.direct, 0), &[2; 10], true).unwrap();
     give_back(&program.session, lane.lease).unwrap();
     assert!(mtime() > second);
     v.close().unwrap();
@@ -412,7 +412,7 @@ fn forged(rng: &mut Rng, lane: &Lane, granted: &[u64]) -> (StorageCall, bool) {
         1 => (StorageCall::Grant { lease: rng.below(9), write: true, runs: vec![] }, false),
         2 => (StorageCall::Revoke { lease, token }, false),
         3 => (StorageCall::Settle { lease, token }, false),
-        4 => (StorageCall::Attach { version: PROTOCOL_VERSION, token }, false),
+        4 => (StorageCall::Attach { version: PROTOCOL_VERSION, token, queue: 0, life: 0 }, false),
         5 => (StorageCall::Flush { device }, device == 0),
         6..9 => (StorageCall::Read { device, offset, len }, may),
         _ => (StorageCall::Write { device, offset, len, durable: rng.chance(50), blocks }, may),
@@ -432,7 +432,10 @@ fn forged_calls_of_a_program() {
     v.checkpoint().unwrap();
     let mut forger = Forger::new(&machine);
     let (version, token) = (PROTOCOL_VERSION, lane.direct.token);
-    assert_eq!(forger.ask(StorageCall::Attach { version, token }), StorageAnswer::Done);
+    assert_eq!(
+        forger.ask(StorageCall::Attach { version, token, queue: 0, life: 1 }),
+        StorageAnswer::Done
+    );
     let granted: Vec<u64> =
         blocks(&lane.direct).iter().map(|b| home(&lane.direct, b * BLOCK)).collect();
     let area = {
@@ -452,7 +455,7 @@ fn forged_calls_of_a_program() {
     for _ in 0..3000 {
         let (call, may) = forged(&mut rng, &lane, &granted);
         let what = format!("{call:?}").chars().take(90).collect::<String>();
-        match forger.ask(call) {
+        match forger.request(call) {
             StorageAnswer::Failed { .. } => refused += 1,
             answer => {
                 assert!(may, "{what}");
@@ -491,8 +494,8 @@ fn pages_read_ahead_under_a_grant_are_not_believed() {
     });
     session.submit(&Credentials::default(), reading, done);
     let granted = told.recv().unwrap();
-    let attached = Attached::open(&machine.place(), granted.token).unwrap();
-    attached.write(home(&granted, 33 * BLOCK), &[2; BLOCK_SIZE], false).unwrap();
+    let attached = attach(&machine, granted.token).unwrap();
+    attached.write_at(home(&granted, 33 * BLOCK), &[2; BLOCK_SIZE], false).unwrap();
     let found = bytes_of(&session, handle.into(), 33 * BLOCK, BLOCK as u32);
     assert!(found == [2; BLOCK_SIZE]);
     give_back(&session, held).unwrap();

@@ -1,10 +1,11 @@
 //! Random histories of a file that is written by both ways, with power cuts of target and host
 //! together: what was made durable by either is there afterwards, and nothing older over it (R42).
 use super::direct::{self, *};
+use super::forger::attach;
 use super::machine::{Machine, Way};
 use super::{host, volume};
 use siftfs_base::{BLOCK_SIZE, Rng};
-use siftfs_device_target::Attached;
+use siftfs_device_target::Queue;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::*;
 
@@ -55,7 +56,7 @@ struct World {
     program: Program,
     handle: Handle,
     lease: LeaseId,
-    way: Option<(siftfs_proto::Direct, Attached)>,
+    way: Option<(siftfs_proto::Direct, Queue)>,
     blocks: Vec<Block>,
     version: u64,
 }
@@ -78,7 +79,7 @@ impl World {
         let granted = direct::direct(&self.program.session, self.lease, self.handle).unwrap();
         // What was written under the last grant is durable, and so is what was brought home.
         self.blocks.iter_mut().filter(|block| block.unflushed).for_each(Block::durable);
-        let attached = Attached::open(&machine.place(), granted.token).unwrap();
+        let attached = attach(&machine, granted.token).unwrap();
         self.way = Some((granted, attached));
     }
 
@@ -100,7 +101,7 @@ impl World {
             return;
         }
         self.version += 1;
-        attached.write(home(granted, block * BLOCK), &image(self.version), durable).unwrap();
+        attached.write_at(home(granted, block * BLOCK), &image(self.version), durable).unwrap();
         self.blocks[block as usize].wrote(self.version, !durable);
         if durable {
             self.blocks[block as usize].durable();
@@ -118,7 +119,7 @@ impl World {
         let (want, mut found) = (self.blocks[block as usize].newest(), vec![0; BLOCK_SIZE]);
         match &self.way {
             Some((granted, attached)) if !by_host && blocks(granted).contains(&block) => {
-                attached.read(home(granted, block * BLOCK), &mut found).unwrap();
+                attached.read_at(home(granted, block * BLOCK), &mut found).unwrap();
             }
             way => {
                 let taken_back = way.as_ref().is_some_and(|(g, _)| blocks(g).contains(&block));

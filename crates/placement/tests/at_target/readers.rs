@@ -1,10 +1,11 @@
 //! Programs that read blocks of one file at the target by themselves, several at once.
 
 use super::direct::{ask, blocks, bytes_of, direct, home, lease, make, open, program};
+use super::forger::attach;
 use super::machine::{Machine, Way};
 use super::{WAYS, data, host, volume};
 use siftfs_base::{BLOCK_SIZE, Error, Rng};
-use siftfs_device_target::Attached;
+use siftfs_device_target::Queue;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
@@ -51,21 +52,21 @@ struct Reading {
     session: Arc<dyn FileService>,
     handle: Handle,
     direct: Direct,
-    attached: Attached,
+    attached: Queue,
 }
 
 fn reading(machine: &Machine, v: &LocalVolume, name: &str) -> Reading {
     let session = user(v);
     let handle = to_read(&session, name);
     let direct = granted(&session, handle);
-    let attached = Attached::open(&machine.place(), direct.token).unwrap();
+    let attached = attach(&machine, direct.token).unwrap();
     Reading { session, handle, direct, attached }
 }
 
 impl Reading {
     fn read(&self, offset: u64, len: usize) -> siftfs_base::Result<Vec<u8>> {
         let mut found = vec![0; len];
-        self.attached.read(home(&self.direct, offset), &mut found)?;
+        self.attached.read_at(home(&self.direct, offset), &mut found)?;
         Ok(found)
     }
 }
@@ -122,14 +123,14 @@ fn a_reader_changes_nothing() {
     let before = machine.disk.contents();
     for durable in [false, true] {
         let at = home(&reader.direct, 0);
-        let written = reader.attached.write(at, &[2; 4096], durable);
+        let written = reader.attached.write_at(at, &[2; 4096], durable);
         assert!(matches!(written, Err(Error::Refused(_))), "{written:?}");
     }
     let flushed = reader.attached.flush();
     assert!(matches!(flushed, Err(Error::Refused(_))), "{flushed:?}");
     assert_eq!(reader.read(0, 4096).unwrap(), [1; 4096]);
     assert!(machine.disk.contents() == before);
-    let home = Attached::read(&reader.attached, 0, &mut [0; 4096]);
+    let home = Queue::read_at(&reader.attached, 0, &mut [0; 4096]);
     assert!(matches!(home, Err(Error::Refused(_))), "the superblock: {home:?}");
     v.close().unwrap();
 }
@@ -172,8 +173,8 @@ fn a_lease_takes_back_what_is_read_and_is_recalled_by_a_reader() {
     let held = lease(&program.session, handle).unwrap();
     assert!(reader.read(0, 1).is_err(), "the lease's holder may write now");
     let alone = direct(&program.session, held, handle).unwrap();
-    let attached = Attached::open(&machine.place(), alone.token).unwrap();
-    attached.write(home(&alone, 0), &[2; 4096], false).unwrap();
+    let attached = attach(&machine, alone.token).unwrap();
+    attached.write_at(home(&alone, 0), &[2; 4096], false).unwrap();
     let session = program.session.clone();
     let returning = thread::spawn(move || {
         let recalled = program.told.recv_timeout(Duration::from_secs(20)).unwrap();
@@ -181,10 +182,10 @@ fn a_lease_takes_back_what_is_read_and_is_recalled_by_a_reader() {
     });
     let direct = granted(&reader.session, reader.handle);
     returning.join().unwrap();
-    assert!(attached.write(home(&alone, 0), &[3; 4096], false).is_err());
-    let again = Attached::open(&machine.place(), direct.token).unwrap();
+    assert!(attached.write_at(home(&alone, 0), &[3; 4096], false).is_err());
+    let again = attach(&machine, direct.token).unwrap();
     let mut found = vec![0; 4096];
-    again.read(home(&direct, 0), &mut found).unwrap();
+    again.read_at(home(&direct, 0), &mut found).unwrap();
     assert_eq!(found, [2; 4096]);
     v.close().unwrap();
 }
@@ -202,7 +203,7 @@ fn how_a_readers_grant_ends() {
     ask(&ends.session, Request::EndSession).unwrap();
     for over in [&asks, &closes, &ends] {
         assert!(over.read(0, 1).is_err());
-        let again = Attached::open(&machine.place(), over.direct.token).map(drop);
+        let again = attach(&machine, over.direct.token).map(drop);
         assert!(matches!(again, Err(Error::Posix(libc::ESTALE))), "{again:?}");
     }
     assert_eq!(kept.read(0, 1).unwrap(), [1], "and the others' stay");
@@ -274,7 +275,7 @@ fn readers_beside_writers() {
     let reads = |at: u64| {
         let session = user(&v);
         let handle = to_read(&session, "f");
-        let mut way: Option<(Direct, Attached)> = None;
+        let mut way: Option<(Direct, Queue)> = None;
         let mut rng = Rng::new(at);
         while !stop.load(Ordering::SeqCst) {
             let least = answered.load(Ordering::SeqCst);
@@ -282,7 +283,7 @@ fn readers_beside_writers() {
             let mut found = vec![0; 1];
             let by_way = way.as_ref().is_some_and(|(direct, attached)| {
                 blocks(direct).contains(&block)
-                    && attached.read(home(direct, block * BLOCK), &mut found).is_ok()
+                    && attached.read_at(home(direct, block * BLOCK), &mut found).is_ok()
             });
             if by_way {
                 by_target.fetch_add(1, Ordering::Relaxed);
@@ -294,7 +295,7 @@ fn readers_beside_writers() {
             if !by_way {
                 let granted = read_direct(&session, handle).ok();
                 let attach = |direct: Direct| {
-                    let attached = Attached::open(&machine.place(), direct.token).ok()?;
+                    let attached = attach(&machine, direct.token).ok()?;
                     Some((direct, attached))
                 };
                 way = granted.and_then(attach);

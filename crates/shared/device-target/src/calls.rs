@@ -7,7 +7,7 @@
 
 use siftfs_base::{Error, Result};
 use siftfs_transport::{CallerEnd, Received, Receiver, Sender};
-use siftfs_wire::{BlockProtocol, FromService, StorageAnswer, StorageCall, ToService};
+use siftfs_wire::{BlockProtocol, FromService, Place, StorageAnswer, StorageCall, ToService};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -63,18 +63,52 @@ impl Calls {
     /// As [`Calls::call`]: any of them may have been carried out.
     pub fn all(&self, calls: Vec<StorageCall>) -> Result<Vec<StorageAnswer>> {
         let ids = self.ask(calls.len())?;
-        let sent = ids
-            .iter()
-            .zip(calls)
-            .try_for_each(|(id, call)| self.sender.send(ToService::Storage { id: *id, call }));
-        match sent {
-            Ok(()) => self.wait(&ids),
+        let of = |(id, call)| ToService::Storage { id, call };
+        self.send(&ids, ids.iter().copied().zip(calls).map(of))
+    }
+
+    /// As [`Calls::all`], of calls of queues, for which there is room by [`Calls::ask`].
+    ///
+    /// # Errors
+    /// As [`Calls::call`].
+    pub fn queued(
+        &self,
+        ids: &[u64],
+        calls: Vec<(Place, StorageCall)>,
+    ) -> Result<Vec<StorageAnswer>> {
+        let of = |(id, (place, call))| ToService::Queued { id, place, call };
+        self.send(ids, ids.iter().copied().zip(calls).map(of))
+    }
+
+    fn send(
+        &self,
+        ids: &[u64],
+        mut messages: impl Iterator<Item = ToService>,
+    ) -> Result<Vec<StorageAnswer>> {
+        match messages.try_for_each(|message| self.sender.send(message)) {
+            Ok(()) => self.wait(ids),
             Err(error) => Err(self.broke(error)),
         }
     }
 
+    /// Is it of no use any more?
+    pub fn is_broken(&self) -> bool {
+        self.state().broken.is_some()
+    }
+
+    /// What room was asked for is not needed.
+    pub fn unask(&self, ids: &[u64]) {
+        let mut state = self.state();
+        ids.iter().for_each(|id| drop(state.asked.remove(id)));
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Numbers for this count of calls, [`MOST`] at most, once there is room for them.
-    fn ask(&self, calls: usize) -> Result<Vec<u64>> {
+    ///
+    /// # Errors
+    /// As [`Calls::call`].
+    pub fn ask(&self, calls: usize) -> Result<Vec<u64>> {
         assert!(calls <= MOST, "a caller asks for a window at a time");
         let mut state = self.state();
         loop {

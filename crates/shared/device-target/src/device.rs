@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes that one call carries at most.
-const PIECE: usize = STORAGE_MAX_BLOCKS * BLOCK_SIZE;
+pub(crate) const PIECE: usize = STORAGE_MAX_BLOCKS * BLOCK_SIZE;
 /// Calls of one batch that are under way at once.
 const WINDOW: usize = 16;
 /// Bytes that are kept unflushed at most; a write that finds more of them flushes first.

@@ -11,16 +11,16 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod again;
-mod attached;
 mod calls;
 mod device;
 mod grants;
 mod place;
+mod queues;
 mod target;
 mod unflushed;
 
-pub use attached::{Attached, Covered, Kept};
 pub use device::TargetDevice;
 pub use grants::{Granted, Settled};
 pub use place::TargetPlace;
+pub use queues::{Covered, Kept, Kind, Lines, Queue, RequestOrder, Turn};
 pub use target::{Keeper, Opened, Target};

@@ -31,8 +31,8 @@ pub use siftfs_status::{
     Urgency,
 };
 pub use storage::{
-    Access, GRANT_MAX_RUNS, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall,
-    StorageDevice, Token,
+    Access, CONNECTION_MAX_QUEUES, GRANT_MAX_RUNS, Place, QUEUE_WINDOW, STORAGE_MAX_BLOCKS,
+    STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token, UNORDERED,
 };
 
 /// The block protocol.
@@ -52,7 +52,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.
@@ -154,10 +154,21 @@ pub enum ToService {
     },
     /// A call on the storage, by a host that reaches it through the Service's process alone, or by
     /// a program to which it has granted blocks. A connection whose first message is one,
-    /// [`StorageCall::Open`] or [`StorageCall::Attach`], carries nothing else.
+    /// [`StorageCall::Open`] or [`StorageCall::Attach`], carries nothing else but, after the latter,
+    /// `Queued`.
     Storage {
         /// Echoed in [`FromService::Storage`]: calls are answered in any order.
         id: u64,
+        /// What is to be done.
+        call: StorageCall,
+    },
+    /// A read, a write or a flush of a queue that this connection has attached. Answered as
+    /// `Storage` is.
+    Queued {
+        /// Echoed in [`FromService::Storage`].
+        id: u64,
+        /// Its place in the queue.
+        place: Place,
         /// What is to be done.
         call: StorageCall,
     },

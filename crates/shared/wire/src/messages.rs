@@ -3,8 +3,8 @@
 
 use crate::{
     Access, BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
-    OriginCounts, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice,
-    ToService, Urgency,
+    OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
+    StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -24,6 +24,7 @@ variants!(BlockProtocol: ToService {
     9 => ExpectUrgent { ms },
     10 => Discard { id, runs },
     11 => Storage { id, call },
+    12 => Queued { id, place, call },
 });
 
 variants!(BlockProtocol: FromService {
@@ -54,7 +55,7 @@ variants!(BlockProtocol: StorageCall {
     9 => Grant { lease, write, runs },
     10 => Settle { lease, token },
     11 => Revoke { lease, token },
-    12 => Attach { version, token },
+    12 => Attach { version, token, queue, life },
 });
 
 variants!(BlockProtocol: StorageAnswer {
@@ -72,6 +73,8 @@ variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {
 variants!(BlockProtocol: Role { 1 => Host {}, 2 => Service {} });
 
 variants!(BlockProtocol: Medium { 1 => Block {}, 2 => Bytes {} });
+
+fields!(BlockProtocol: Place { queue, number, first });
 
 fields!(BlockProtocol: StorageDevice { size, medium, discards });
 

@@ -9,7 +9,8 @@ use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_status::Persists;
 use siftfs_wire::{
     Access, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
-    RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
+    Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService,
+    Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -79,6 +80,8 @@ pub fn to_service() -> Vec<ToService> {
         ToService::Discard { id: 77, runs: vec![BlockRun { start: 5, len: 6 }] },
     ];
     all.extend((1..).zip(storage_calls()).map(|(id, call)| ToService::Storage { id, call }));
+    let place = Place { queue: 7, number: 1 << 40, first: (1 << 40) - 2 };
+    all.push(ToService::Queued { id: 9, place, call: StorageCall::Flush { device: 0 } });
     all
 }
 
@@ -111,7 +114,7 @@ pub fn storage_calls() -> Vec<StorageCall> {
         },
         StorageCall::Settle { lease: 6, token: [0x3c; 32] },
         StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
-        StorageCall::Attach { version: 9, token: [0xa5; 32] },
+        StorageCall::Attach { version: 9, token: [0xa5; 32], queue: 3, life: 2 },
     ]
 }
 
@@ -333,6 +336,10 @@ pub fn any_to_service() -> impl Strategy<Value = ToService> {
         any::<u32>().prop_map(|ms| ToService::ExpectUrgent { ms }),
         (any::<u64>(), runs()).prop_map(|(id, runs)| ToService::Discard { id, runs }),
         (any::<u64>(), any_call()).prop_map(|(id, call)| ToService::Storage { id, call }),
+        (any::<u64>(), any::<(u32, u64, u64)>(), any_call()).prop_map(|(id, at, call)| {
+            let (queue, number, first) = at;
+            ToService::Queued { id, place: Place { queue, number, first }, call }
+        }),
     ]
 }
 

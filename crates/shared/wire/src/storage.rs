@@ -13,6 +13,29 @@ pub const STORAGE_MAX_DEVICES: usize = 3;
 /// Runs of blocks that one grant names at most.
 pub const GRANT_MAX_RUNS: usize = 4096;
 
+/// Requests of one queue that are under way at once: a request's number is less than this above
+/// the lowest one that has not ended.
+pub const QUEUE_WINDOW: u64 = 64;
+
+/// The number of a request that is in no order: it begins when it comes, and none waits for it.
+pub const UNORDERED: u64 = u64::MAX;
+
+/// Queues of one connection at most.
+pub const CONNECTION_MAX_QUEUES: usize = 64 << 10;
+
+/// Where a request belongs among those of its queue (`docs/design/target.md`, "Queues").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Which queue of this connection.
+    pub queue: u32,
+    /// The request's own number, which names its slot, too. The first one of a life is 0, and none
+    /// is left out. Or [`UNORDERED`].
+    pub number: u64,
+    /// The request begins when all with lower numbers than this have ended: the first number of its
+    /// group.
+    pub first: u64,
+}
+
 /// Stands for a grant: what only the target and those whom its host has told can know. The first
 /// half stands for the target's process, the second for the grant.
 pub type Token = [u8; 32];
@@ -134,13 +157,19 @@ pub enum StorageCall {
         /// By what it was granted.
         token: Token,
     },
-    /// First message of a connection that reads, writes and flushes what the token's grant names,
-    /// as device 0, where byte 0 is the area's first. One that has the token already is cut off.
+    /// First message of a program's connection, and again for each further grant: opens a queue, by
+    /// which [`crate::ToService::Queued`] reads, writes and flushes what the token's grant names,
+    /// as device 0, where byte 0 is the area's first. Answered when nothing runs of an older life.
     Attach {
         /// [`crate::PROTOCOL_VERSION`] of the caller.
         version: u32,
         /// Which grant.
         token: Token,
+        /// What this connection calls the queue, from here on.
+        queue: u32,
+        /// Connections of one life share the order of the grant's requests. A newer life than there
+        /// was begins with no request, and ends the older ones.
+        life: u64,
     },
 }
 

@@ -4,11 +4,13 @@
 //! until the I/O has ended. The end of a grant takes that lock to write: so nothing runs under a
 //! grant that has ended (rule R29).
 
+use crate::device::programs::attached::Request;
+use crate::device::programs::queue::Queue;
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{AlignedBuf, Device};
 use siftfs_wire::Token;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Blocks that one program may read, and perhaps write.
@@ -16,8 +18,10 @@ pub(super) struct Grant {
     pub token: Token,
     /// Nothing, when the grant has ended.
     table: RwLock<Option<Table>>,
-    /// How many connections there have been; the newest is served.
-    pub connections: AtomicU64,
+    /// It lasts no more, or is about to end.
+    over: AtomicBool,
+    /// The order of its requests.
+    pub queue: Queue<Request>,
     /// Taken to read by writes of whole blocks, and to write by those that keep a part of one: what
     /// they keep must not be older than a write beside them.
     patching: RwLock<()>,
@@ -30,8 +34,14 @@ pub(super) struct Grant {
 impl Grant {
     /// Of these blocks, with nothing done under it.
     pub fn new(token: Token, table: Table) -> Self {
-        let (connections, patching, written, unflushed) = Default::default();
-        Self { token, table: RwLock::new(Some(table)), connections, patching, written, unflushed }
+        let (over, patching, written, unflushed) = Default::default();
+        let (table, queue) = (RwLock::new(Some(table)), Queue::new());
+        Self { token, table, over, queue, patching, written, unflushed }
+    }
+
+    /// Has nobody ended it?
+    pub fn lasts(&self) -> bool {
+        !self.over.load(Ordering::Acquire)
     }
 
     /// What is granted, which does not end as long as this is held.
@@ -82,6 +92,7 @@ impl Grant {
 
     /// Ends it: how many runs it had, and whether anything was written.
     pub fn end(&self) -> (usize, Result<bool>) {
+        self.over.store(true, Ordering::Release);
         let ended = self.table.write().unwrap_or_else(PoisonError::into_inner).take();
         match ended {
             Some(table) => (table.runs.len(), self.settle_on(&*table.device)),

@@ -2,7 +2,7 @@
 //! (`docs/design/target.md`, "The data plane").
 
 use crate::device::calls::lock;
-use crate::device::programs::attached::Attached;
+use crate::device::programs::attached::dismiss;
 use crate::device::programs::grant::Grant;
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
@@ -10,9 +10,14 @@ use siftfs_device::Device;
 use siftfs_wire::{GRANT_MAX_RUNS, Token};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
+/// How long a request waits for one of a lower number that has not come, while nothing moves.
+const TERM: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of half a token.
 const HALF: usize = 16;
 /// Grants of one host.
@@ -30,6 +35,11 @@ pub(crate) struct Tokens {
     broken: AtomicBool,
     /// Where programs reach this process, if that is not where hosts do.
     programs: Option<String>,
+    /// Grants with a request that waits.
+    watched: Mutex<Vec<Weak<Grant>>>,
+    looked: Mutex<Option<Instant>>,
+    /// Bytes of all requests that wait.
+    pub(super) waiting: Arc<AtomicUsize>,
 }
 
 impl Tokens {
@@ -43,20 +53,44 @@ impl Tokens {
         self.programs.clone()
     }
 
-    /// A connection of a program that has this token.
+    /// What is granted by this token.
     ///
     /// # Errors
     /// `ESTALE` if the grant has ended, and what was written under it is durable. Refused: there is
     /// no such grant.
-    pub fn attach(&self, token: &Token) -> Result<Attached> {
+    pub(super) fn find(&self, token: &Token) -> Result<Arc<Grant>> {
         let grant = lock(&self.grants).get(token).cloned();
-        let grant = grant.ok_or_else(|| match self.of_ended(token).lost {
+        grant.ok_or_else(|| match self.of_ended(token).lost {
             true => Error::Refused("nothing is granted so".into()),
             // Its end has made durable what was written.
             false => Error::Posix(libc::ESTALE),
-        })?;
-        let connection = grant.connections.fetch_add(1, Ordering::AcqRel) + 1;
-        Ok(Attached { grant, connection })
+        })
+    }
+
+    /// A request waits for others of this grant, which may never come.
+    pub(super) fn watch(&self, grant: &Arc<Grant>) {
+        lock(&self.watched).push(Arc::downgrade(grant));
+    }
+
+    /// Ends the lives of queues whose requests wait for what does not come. To be called again and
+    /// again.
+    pub fn look(&self) {
+        let mut over = Vec::new();
+        if let Ok(mut looked) = self.looked.try_lock() {
+            if looked.is_some_and(|last| last.elapsed() < LOOK) {
+                return;
+            }
+            *looked = Some(Instant::now());
+            lock(&self.watched).retain(|grant| {
+                let waits = grant.upgrade().and_then(|grant| grant.queue.look(TERM));
+                waits.map(|requests| over.extend(requests)).is_some()
+            });
+        }
+        if !over.is_empty() {
+            let requests = over.len();
+            tracing::warn!(requests, "a program's requests wait for one that does not come");
+        }
+        dismiss(over);
     }
 
     fn draw(&self) -> Result<Token> {
@@ -171,6 +205,7 @@ impl HostGrants {
     fn end(&self, own: &mut Own, lease: u64) -> Result<bool> {
         let Some(grant) = own.by_lease.remove(&lease) else { return Ok(false) };
         lock(&self.tokens.grants).remove(&grant.token);
+        dismiss(grant.queue.close());
         let (runs, settled) = grant.end();
         own.runs -= runs;
         if settled.is_err() {

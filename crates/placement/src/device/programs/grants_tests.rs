@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::calls::Answers;
+use crate::device::programs::attached::carry_out;
 use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
 use siftfs_device::{FaultDevice, MemDevice};
 use siftfs_wire::StorageCall;
@@ -44,14 +44,14 @@ fn a_range_is_granted_or_not() {
         let last = runs.len() - 1;
         runs.swap(0, last);
         let token = grants.grant(round, (true, runs), &device, AREA).unwrap();
-        let attached = grants.tokens.attach(&token).unwrap();
+        let grant = grants.tokens.find(&token).unwrap();
         for _ in 0..50 {
             let (offset, len) = (rng.below(100 * BLOCK_BYTES), rng.below(9 * BLOCK_BYTES) as u32);
             let blocks = offset / BLOCK_BYTES..(offset + u64::from(len)).div_ceil(BLOCK_BYTES);
             let granted = blocks.clone().all(|b| own.get(b as usize) == Some(&true));
-            let read = attached.carry_out(StorageCall::Read { device: 0, offset, len });
+            let read = carry_out(&grant, StorageCall::Read { device: 0, offset, len });
             assert_eq!(read.is_ok(), granted || len == 0, "{blocks:?}");
-            assert_eq!(attached.carry_out(write(offset, len, 1)).is_ok(), granted || len == 0);
+            assert_eq!(carry_out(&grant, write(offset, len, 1)).is_ok(), granted || len == 0);
         }
         let mut bytes = vec![0; 120 * BLOCK_SIZE];
         device.read(0, &mut bytes).unwrap();
@@ -105,20 +105,20 @@ fn what_was_written_is_durable_at_the_end() {
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
     let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
-    let attached = tokens.attach(&token).unwrap();
+    let grant = tokens.find(&token).unwrap();
     let settled = |written, lost| Ok(Settled { written, lost });
     assert_eq!(grants.settle(1, &token), settled(false, false));
-    attached.carry_out(write(0, 5000, 1)).unwrap();
+    carry_out(&grant, write(0, 5000, 1)).unwrap();
     assert_eq!(disk.pending().len(), 1);
     assert_eq!(grants.settle(1, &token), settled(true, false));
     assert_eq!((disk.pending().len(), disk.ops()), (0, 2), "a write, and a flush");
     assert_eq!(grants.settle(1, &token), settled(false, false));
     assert_eq!(disk.ops(), 2, "nothing is left to flush");
-    attached.carry_out(write(0, 4096, 2)).unwrap();
+    carry_out(&grant, write(0, 4096, 2)).unwrap();
     assert_eq!(grants.settle(1, &[0; 32]), settled(true, true), "of another process");
     drop(grants);
     assert_eq!(disk.pending().len(), 0);
-    assert!(attached.is_over() && tokens.attach(&token).is_err());
+    assert!(!grant.lasts() && tokens.find(&token).is_err());
     let next = HostGrants::new(&tokens);
     assert_eq!(next.settle(1, &token), settled(true, false), "its end has flushed it");
     assert_eq!(next.revoke(1, &token), settled(true, false));
@@ -130,7 +130,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
     let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
-    tokens.attach(&token).unwrap().carry_out(write(0, 4096, 1)).unwrap();
+    carry_out(&tokens.find(&token).unwrap(), write(0, 4096, 1)).unwrap();
     disk.cut_now();
     drop(grants);
     let next = HostGrants::new(&tokens);
@@ -143,14 +143,14 @@ fn parts_of_blocks_keep_the_rest() {
     let (tokens, grants) = grants();
     let device = memory();
     let token = grants.grant(1, (true, vec![run(0, 8)]), &device, AREA).unwrap();
-    let attached = tokens.attach(&token).unwrap();
+    let grant = tokens.find(&token).unwrap();
     for round in 0..200u64 {
         let byte = (round % 250) as u8;
-        attached.carry_out(write(0, 8192, byte)).unwrap();
+        carry_out(&grant, write(0, 8192, byte)).unwrap();
         thread::scope(|scope| {
-            scope.spawn(|| attached.carry_out(write(4000, 200, 251)).unwrap());
-            scope.spawn(|| attached.carry_out(write(0, 8192, byte + 1)).unwrap());
-            scope.spawn(|| attached.carry_out(write(4100, 3, 252)).unwrap());
+            scope.spawn(|| carry_out(&grant, write(4000, 200, 251)).unwrap());
+            scope.spawn(|| carry_out(&grant, write(0, 8192, byte + 1)).unwrap());
+            scope.spawn(|| carry_out(&grant, write(4100, 3, 252)).unwrap());
         });
         let mut bytes = vec![0; 8192];
         device.read(AREA.start, &mut bytes).unwrap();
@@ -190,10 +190,10 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
     let device: Arc<dyn Device> = slow.clone();
     for lease in 0..40 {
         let token = grants.grant(lease, (true, vec![run(3, 1)]), &device, AREA).unwrap();
-        let attached = tokens.attach(&token).unwrap();
+        let grant = tokens.find(&token).unwrap();
         thread::scope(|scope| {
             for _ in 0..2 {
-                let write = || attached.carry_out(write(3 * BLOCK_BYTES, 4096, 0xee));
+                let write = || carry_out(&grant, write(3 * BLOCK_BYTES, 4096, 0xee));
                 scope.spawn(move || while write().is_ok() {});
             }
             thread::sleep(Duration::from_micros(700));
@@ -206,15 +206,4 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
             assert!(bytes == [lease as u8; BLOCK_SIZE], "lease {lease}");
         });
     }
-}
-
-/// One connection at a time: the newest.
-#[test]
-fn a_new_connection_takes_the_place_of_the_last() {
-    let (tokens, grants) = grants();
-    let token = grants.grant(1, (true, vec![run(3, 1)]), &memory(), AREA).unwrap();
-    let first = tokens.attach(&token).unwrap();
-    assert!(!first.is_over());
-    let second = tokens.attach(&token).unwrap();
-    assert!(first.is_over() && !second.is_over());
 }

@@ -3,6 +3,7 @@
 mod attached;
 mod grant;
 mod grants;
+mod queue;
 mod table;
 
 pub(crate) use attached::Attached;

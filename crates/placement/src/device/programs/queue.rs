@@ -1,0 +1,218 @@
+//! The order of one grant's requests, which several connections of its program bring in any order
+//! (`docs/design/target.md`, "Queues").
+//!
+//! A request has a number, and begins when all with lower numbers than its group's first one have
+//! ended. So the groups run one after the other, and the requests of a group at once. The numbers
+//! are the program's, and are believed for its own file alone: a number that is not in the window,
+//! or was there already, is refused, and one that never comes ends the life of its queue.
+
+use crate::device::calls::lock;
+use siftfs_base::{Error, Result};
+use siftfs_wire::{Place, QUEUE_WINDOW, UNORDERED};
+use std::mem;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A request that waits for its turn.
+pub(super) trait Waits {
+    /// Where it belongs.
+    fn place(&self) -> Place;
+}
+
+/// The requests of a grant, in their order. `T` is what waits for its turn.
+pub(super) struct Queue<T> {
+    order: Mutex<Order<T>>,
+    /// No request runs.
+    drained: Condvar,
+}
+
+struct Order<T> {
+    /// The newest one that was attached.
+    life: u64,
+    /// No request of it is carried out any more.
+    ended: bool,
+    /// The lowest number that has not ended.
+    low: u64,
+    /// Bit `i`: the number `low + i` has come.
+    come: u64,
+    /// Bit `i`: the number `low + i` has ended.
+    done: u64,
+    /// Requests of any life that have begun and not ended.
+    running: u32,
+    waiting: Vec<T>,
+    /// Since when nothing has moved.
+    still: Instant,
+}
+
+/// What becomes of a request that comes.
+pub(super) enum Turn<T> {
+    /// It begins now, and its end is to be told.
+    Begins(T),
+    /// It waits.
+    Waits {
+        /// None did before.
+        first: bool,
+    },
+}
+
+impl<T: Waits> Queue<T> {
+    /// Nothing is attached.
+    pub fn new() -> Self {
+        let order = Order {
+            life: 0,
+            ended: true,
+            low: 0,
+            come: 0,
+            done: 0,
+            running: 0,
+            waiting: Vec::new(),
+            still: Instant::now(),
+        };
+        Self { order: Mutex::new(order), drained: Condvar::new() }
+    }
+
+    /// A connection is to bring requests of this life. Of a newer one than there was, it is the
+    /// first: this returns when nothing runs that began before. What waited is over: it is to be
+    /// answered, and not done.
+    ///
+    /// # Errors
+    /// Refused: there is a newer life. `ESTALE`: this one has ended, or there is no further one.
+    pub fn attach(&self, life: u64) -> (Vec<T>, Result<()>) {
+        let mut order = lock(&self.order);
+        if life < order.life && order.life < u64::MAX {
+            return (Vec::new(), Err(Error::Refused("the grant's queue has a newer life".into())));
+        }
+        if life <= order.life {
+            return (Vec::new(), order.is_of(life));
+        }
+        let over = order.end();
+        order.life = life;
+        while order.running > 0 {
+            order = self.drained.wait(order).unwrap_or_else(PoisonError::into_inner);
+            if order.life != life {
+                return (over, Err(Error::Posix(libc::ESTALE)));
+            }
+        }
+        (order.low, order.come, order.done, order.ended) = (0, 0, 0, false);
+        (over, Ok(()))
+    }
+
+    /// A request of this life comes.
+    ///
+    /// # Errors
+    /// Refused: it has no place here. `ESTALE`: its life has ended.
+    pub fn arrive(&self, life: u64, request: T) -> Result<Turn<T>> {
+        let mut order = lock(&self.order);
+        order.is_of(life)?;
+        let place = request.place();
+        if place.number != UNORDERED {
+            order.take(place)?;
+        }
+        if place.number == UNORDERED || place.first <= order.low {
+            order.running += 1;
+            return Ok(Turn::Begins(request));
+        }
+        let first = order.waiting.is_empty();
+        if first {
+            order.still = Instant::now();
+        }
+        order.waiting.push(request);
+        Ok(Turn::Waits { first })
+    }
+
+    /// A request that had begun has ended. What may begin now, which has begun with this.
+    ///
+    /// # Panics
+    /// If none had begun.
+    pub fn ended(&self, life: u64, number: u64) -> Vec<T> {
+        let mut order = lock(&self.order);
+        order.running = order.running.checked_sub(1).expect("what ends has begun");
+        if order.running == 0 {
+            self.drained.notify_all();
+        }
+        match order.is_of(life) {
+            Ok(()) if number != UNORDERED => order.count(number),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The life ends, if it is this one. What waited is over.
+    pub fn end_life(&self, life: u64) -> Vec<T> {
+        let mut order = lock(&self.order);
+        if order.life == life { order.end() } else { Vec::new() }
+    }
+
+    /// There is no further life. What waited is over.
+    pub fn close(&self) -> Vec<T> {
+        let mut order = lock(&self.order);
+        order.life = u64::MAX;
+        self.drained.notify_all();
+        order.end()
+    }
+
+    /// What to do about requests that wait for others which do not come: ends the life of a queue
+    /// in which nothing has run and nothing has come for `term`. What waited is over; `None` if
+    /// nothing waits.
+    pub fn look(&self, term: Duration) -> Option<Vec<T>> {
+        let mut order = lock(&self.order);
+        if order.waiting.is_empty() {
+            return None;
+        }
+        if order.running > 0 || order.still.elapsed() < term {
+            return Some(Vec::new());
+        }
+        Some(order.end())
+    }
+}
+
+impl<T: Waits> Order<T> {
+    fn is_of(&self, life: u64) -> Result<()> {
+        if self.life == life && !self.ended { Ok(()) } else { Err(Error::Posix(libc::ESTALE)) }
+    }
+
+    fn end(&mut self) -> Vec<T> {
+        self.ended = true;
+        mem::take(&mut self.waiting)
+    }
+
+    /// A number comes, which it does once.
+    fn take(&mut self, Place { number, first, .. }: Place) -> Result<()> {
+        let wrong = |what: &str| {
+            let what = format!("request {number} of the group from {first} on, {what}");
+            Err(Error::Refused(what))
+        };
+        if first > number {
+            return wrong("which begins behind it");
+        }
+        let bit = match number.checked_sub(self.low) {
+            Some(at) if at < QUEUE_WINDOW => 1 << at,
+            _ => return wrong(&format!("while {} has not ended", self.low)),
+        };
+        if self.come & bit != 0 {
+            return wrong("which was there already");
+        }
+        self.come |= bit;
+        Ok(())
+    }
+
+    /// A number has ended. What may begin now, which has begun with this.
+    fn count(&mut self, number: u64) -> Vec<T> {
+        self.done |= 1 << (number - self.low);
+        let ended = self.done.trailing_ones();
+        self.low += u64::from(ended);
+        self.done = self.done.checked_shr(ended).unwrap_or(0);
+        self.come = self.come.checked_shr(ended).unwrap_or(0);
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        self.still = Instant::now();
+        let low = self.low;
+        let begins: Vec<T> = self.waiting.extract_if(.., |w| w.place().first <= low).collect();
+        self.running += begins.len() as u32;
+        begins
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,10 @@
+//! A program's queues at a target: requests on what hosts have granted to it, in an order that the
+//! target keeps (`docs/design/target.md`, "Queues").
+
+mod lines;
+mod queue;
+mod sequence;
+
+pub use lines::Lines;
+pub use queue::{Covered, Kept, Queue, Turn};
+pub use sequence::{Kind, RequestOrder};
