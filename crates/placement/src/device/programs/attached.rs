@@ -297,3 +297,7 @@ fn by_grant(
         None => Err(Error::Posix(libc::ESTALE)),
     }
 }
+
+#[cfg(test)]
+#[path = "attached_tests.rs"]
+mod tests;

@@ -1,6 +1,8 @@
 //! Programs to which hosts have granted blocks of the area.
 
 mod attached;
+#[cfg(test)]
+mod door_tests;
 mod grant;
 mod grants;
 mod queue;

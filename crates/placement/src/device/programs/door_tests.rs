@@ -1,0 +1,196 @@
+//! A target that admits programs alone, on memory that can be made to wait, for tests.
+
+use crate::device::calls::{self, lock};
+use crate::device::programs::attached::Attached;
+use crate::device::programs::grants::{HostGrants, Tokens};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, Result};
+use siftfs_device::{Device, MemDevice};
+use siftfs_device_target::{Lines, Queue, RequestOrder, TargetPlace};
+use siftfs_transport::{CallerEnd, Listener, Received, TransportOptions, connect};
+use siftfs_wire::{
+    BlockProtocol, FromService, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall, ToService,
+    Token,
+};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub const BLOCKS: u64 = 64;
+pub const AREA: u64 = BLOCKS * BLOCK_BYTES;
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Memory that stops before chosen writes, and otherwise takes its time over each block: a request
+/// of several blocks is seen in part, unless others wait for it.
+pub struct Gated {
+    pub memory: MemDevice,
+    /// Writes that begin with this byte wait.
+    shut: Mutex<Option<u8>>,
+    changed: Condvar,
+    waits: AtomicUsize,
+    slow: bool,
+}
+
+impl Gated {
+    pub fn new(slow: bool) -> Arc<Self> {
+        let (shut, changed, waits) = Default::default();
+        Arc::new(Self { memory: MemDevice::new(AREA), shut, changed, waits, slow })
+    }
+
+    pub fn shut(&self, byte: Option<u8>) {
+        *lock(&self.shut) = byte;
+        self.changed.notify_all();
+    }
+
+    pub fn wait_for_one(&self) {
+        while self.waits.load(Ordering::SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Device for Gated {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        for (at, block) in (offset..).step_by(BLOCK_SIZE).zip(buf.chunks_mut(BLOCK_SIZE)) {
+            self.memory.read(at, block)?;
+            if self.slow {
+                thread::sleep(Duration::from_micros(20));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
+        let mut shut = lock(&self.shut);
+        while shut.is_some() && data.first().copied() == *shut {
+            self.waits.fetch_add(1, Ordering::SeqCst);
+            shut = self.changed.wait(shut).unwrap();
+        }
+        drop(shut);
+        for (at, block) in (offset..).step_by(BLOCK_SIZE).zip(data.chunks(BLOCK_SIZE)) {
+            self.memory.write(at, block, fua)?;
+            if self.slow {
+                thread::sleep(Duration::from_micros(20));
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.memory.flush()
+    }
+}
+
+/// A target that admits programs alone.
+pub struct Door {
+    pub tokens: Arc<Tokens>,
+    pub grants: HostGrants,
+    pub place: TargetPlace,
+    ending: Arc<AtomicBool>,
+    pub refused: Arc<AtomicUsize>,
+    accepting: Option<JoinHandle<()>>,
+    _dir: TempDir,
+}
+
+impl Door {
+    pub fn new() -> Self {
+        let (tokens, dir) = (Arc::<Tokens>::default(), tempfile::tempdir().unwrap());
+        let options = TransportOptions { shared_memory: 0, ..TransportOptions::default() };
+        let address = siftfs_transport::Address::Unix(dir.path().join("door"));
+        let listener = Listener::<BlockProtocol>::bind(&address, &options).unwrap();
+        let place = TargetPlace { address, volume: "any".into(), options, secured: None };
+        let (ending, refused) = <(Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
+        let own = (tokens.clone(), ending.clone(), refused.clone());
+        let accepting = thread::spawn(move || accept(&listener, &own));
+        let grants = HostGrants::new(&tokens);
+        Self { tokens, grants, place, ending, refused, accepting: Some(accepting), _dir: dir }
+    }
+
+    pub fn grant(&self, lease: u64, runs: Vec<BlockRun>, device: &Arc<Gated>) -> Token {
+        let device: Arc<dyn Device> = device.clone();
+        self.grants.grant(lease, (true, runs), &device, 0..AREA).unwrap()
+    }
+
+    pub fn all(&self, device: &Arc<Gated>) -> Token {
+        self.grant(1, vec![BlockRun { start: 0, len: BLOCKS }], device)
+    }
+
+    pub fn queue(&self, token: Token, order: RequestOrder) -> Queue {
+        Queue::open(Lines::new(self.place.clone()), token, order).unwrap()
+    }
+
+    pub fn raw(&self) -> Raw {
+        let end = connect::<BlockProtocol>(&self.place.address, &self.place.options).unwrap();
+        Raw { end, id: 0 }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::SeqCst);
+        self.accepting.take().unwrap().join().unwrap();
+    }
+}
+
+type Shared = (Arc<Tokens>, Arc<AtomicBool>, Arc<AtomicUsize>);
+
+fn accept(listener: &Listener<BlockProtocol>, (tokens, ending, refused): &Shared) {
+    thread::scope(|scope| {
+        while !ending.load(Ordering::SeqCst) {
+            let Some(mut end) = listener.accept(Some(Duration::from_millis(20))).unwrap() else {
+                continue;
+            };
+            let refused = refused.clone();
+            let refused = move |_: &Error| {
+                refused.fetch_add(1, Ordering::SeqCst);
+            };
+            scope.spawn(move || {
+                let attached = Attached::new(tokens);
+                let over = || ending.load(Ordering::SeqCst);
+                calls::serve(&attached, &mut end, &over, Box::new(refused));
+                attached.end();
+                end.sender.close();
+            });
+        }
+    });
+}
+
+/// A connection that says what it likes.
+pub struct Raw {
+    pub end: CallerEnd<BlockProtocol>,
+    pub id: u64,
+}
+
+impl Raw {
+    pub fn say(&mut self, place: Place, call: StorageCall) -> u64 {
+        self.id += 1;
+        self.end.sender.send(ToService::Queued { id: self.id, place, call }).unwrap();
+        self.id
+    }
+
+    pub fn attach(&mut self, token: Token, life: u64) -> StorageAnswer {
+        self.id += 1;
+        let call = StorageCall::Attach { version: PROTOCOL_VERSION, token, queue: 0, life };
+        self.end.sender.send(ToService::Storage { id: self.id, call }).unwrap();
+        // What is over meanwhile is answered, too.
+        loop {
+            let (id, answer) = self.answer(PATIENCE).unwrap();
+            if id == self.id {
+                return answer;
+            }
+        }
+    }
+
+    pub fn answer(&mut self, within: Duration) -> Option<(u64, StorageAnswer)> {
+        match self.end.receiver.recv(Some(within)) {
+            Ok(Received::Message(FromService::Storage { id, answer })) => Some((id, answer)),
+            Ok(Received::Timeout) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
