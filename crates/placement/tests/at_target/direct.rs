@@ -113,7 +113,7 @@ fn lane(machine: &Machine, program: &Program, name: &str, bytes: &[u8]) -> Lane 
     let (attr, handle) = make(&program.session, name, bytes);
     let lease = lease(&program.session, handle).unwrap();
     let direct = direct(&program.session, lease, handle).unwrap();
-    let attached = attach(&machine, direct.token).unwrap();
+    let attached = attach(machine, direct.token).unwrap();
     Lane { ino: attr.ino, handle, lease, direct, attached }
 }
 

@@ -79,7 +79,7 @@ impl World {
         let granted = direct::direct(&self.program.session, self.lease, self.handle).unwrap();
         // What was written under the last grant is durable, and so is what was brought home.
         self.blocks.iter_mut().filter(|block| block.unflushed).for_each(Block::durable);
-        let attached = attach(&machine, granted.token).unwrap();
+        let attached = attach(machine, granted.token).unwrap();
         self.way = Some((granted, attached));
     }
 

@@ -59,7 +59,7 @@ fn reading(machine: &Machine, v: &LocalVolume, name: &str) -> Reading {
     let session = user(v);
     let handle = to_read(&session, name);
     let direct = granted(&session, handle);
-    let attached = attach(&machine, direct.token).unwrap();
+    let attached = attach(machine, direct.token).unwrap();
     Reading { session, handle, direct, attached }
 }
 

@@ -17,7 +17,7 @@ use siftfs_rig::device::Device as Server;
 use siftfs_rig::hostile::{NOBODY, become_user};
 use siftfs_transport::{Address, CallerEnd, Received, TransportOptions, Trust, connect, reach};
 use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
+    BlockProtocol, FromService, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall, ToService,
 };
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -117,7 +117,12 @@ fn programs_of_any_user() {
             assert!(Forger::new(&ground.programs).unwrap().ask(open).is_none(), "{access:?}");
         }
         let mut forger = Forger::new(&ground.programs).unwrap();
-        let answer = forger.ask(StorageCall::Attach { version: PROTOCOL_VERSION, token: [7; 32] });
+        let answer = forger.ask(StorageCall::Attach {
+            version: PROTOCOL_VERSION,
+            token: [7; 32],
+            queue: 0,
+            life: 1,
+        });
         let Some(StorageAnswer::Failed { error: Error::Refused(why) }) = answer else {
             panic!("{answer:?}")
         };
@@ -147,8 +152,9 @@ fn keys_at_the_door_for_programs() {
             (address.parse().unwrap(), TransportOptions::default());
         let secured = trust.secure(&address, &options, None).unwrap();
         let end = reach::<BlockProtocol>(&address, &options, secured.as_ref()).unwrap();
-        let call = StorageCall::Attach { version: PROTOCOL_VERSION, token: [7; 32] };
-        Forger { end, id: 0 }.said(call)
+        let call =
+            StorageCall::Attach { version: PROTOCOL_VERSION, token: [7; 32], queue: 0, life: 1 };
+        Forger { end, id: 0, number: 0 }.said(call)
     };
     let programs = target.programs.clone().unwrap();
     let said = attach(&programs);
@@ -166,13 +172,15 @@ fn keys_at_the_door_for_programs() {
 struct Forger {
     end: CallerEnd<BlockProtocol>,
     id: u64,
+    /// The number of the next request of queue 0.
+    number: u64,
 }
 
 impl Forger {
     fn new(door: &Path) -> Option<Self> {
         let address = Address::Unix(door.into());
         let end = connect::<BlockProtocol>(&address, &TransportOptions::default()).ok()?;
-        Some(Self { end, id: 0 })
+        Some(Self { end, id: 0, number: 0 })
     }
 
     /// What is answered, in words.
@@ -184,7 +192,24 @@ impl Forger {
     /// What is answered; nothing, if the connection is over.
     fn ask(&mut self, call: StorageCall) -> Option<StorageAnswer> {
         self.id += 1;
-        self.end.sender.send(ToService::Storage { id: self.id, call }).ok()?;
+        self.say(ToService::Storage { id: self.id, call })
+    }
+
+    /// As [`Forger::ask`], of a request of queue 0, in its order.
+    fn request(&mut self, call: StorageCall) -> Option<StorageAnswer> {
+        let place = Place { queue: 0, number: self.number, first: self.number };
+        self.number += 1;
+        self.place(place, call)
+    }
+
+    /// As [`Forger::ask`], of a request with any place.
+    fn place(&mut self, place: Place, call: StorageCall) -> Option<StorageAnswer> {
+        self.id += 1;
+        self.say(ToService::Queued { id: self.id, place, call })
+    }
+
+    fn say(&mut self, message: ToService) -> Option<StorageAnswer> {
+        self.end.sender.send(message).ok()?;
         match self.end.receiver.recv(Some(PATIENCE)) {
             Ok(Received::Message(FromService::Storage { answer, .. })) => Some(answer),
             _ => None,
@@ -271,7 +296,8 @@ impl Hostile<'_> {
         let Some(own) = own(self.ground.host.address(), &name, write) else { return };
         let token = own.granted.token;
         let Some(mut forger) = Forger::new(&self.ground.programs) else { return };
-        if forger.ask(StorageCall::Attach { version: PROTOCOL_VERSION, token }).is_none() {
+        let version = PROTOCOL_VERSION;
+        if forger.ask(StorageCall::Attach { version, token, queue: 0, life: 1 }).is_none() {
             return;
         }
         let runs = own.granted.runs.iter();
@@ -279,7 +305,18 @@ impl Hostile<'_> {
         for _ in 0..self.rng.below(60) {
             let (call, may) = self.forged(&homes, write, token);
             let what = format!("{call:?}").chars().take(100).collect::<String>();
-            match forger.ask(call) {
+            let answer = match self.rng.below(12) {
+                0 => {
+                    let (place, has_place) = self.misplaced(&forger);
+                    let answer = forger.place(place, call);
+                    let refused = matches!(answer, None | Some(StorageAnswer::Failed { .. }));
+                    assert!(has_place || refused, "{place:?} for {what}");
+                    answer
+                }
+                1 => forger.ask(call),
+                _ => forger.request(call),
+            };
+            match answer {
                 None => break,
                 Some(StorageAnswer::Failed { .. }) => {
                     self.refused.fetch_add(1, Ordering::Relaxed);
@@ -298,6 +335,21 @@ impl Hostile<'_> {
         self.leaves(own, forger);
     }
 
+    /// A place that an honest program would not name; whether the target has such a place.
+    fn misplaced(&mut self, forger: &Forger) -> (Place, bool) {
+        let (any, low) = (self.rng.bits(), forger.number);
+        let place = |number, first| Place { queue: 0, number, first };
+        match self.rng.below(6) {
+            0 => (Place { queue: 1 + any as u32 % 9, number: low, first: low }, false),
+            1 => (place(low + 64 + any % 9, low), false),
+            2 => (place(any | 1 << 63, any), false),
+            3 => (place(low.saturating_sub(1 + any % 9), 0), low == 0),
+            4 => (place(low, low + 1 + any % 9), false),
+            // In no order.
+            _ => (place(u64::MAX, any), true),
+        }
+    }
+
     /// In order, or not.
     fn leaves(&mut self, own: Own, mut forger: Forger) {
         let token = own.granted.token;
@@ -307,15 +359,16 @@ impl Hostile<'_> {
                 if let Some(lease) = own.lease {
                     let _ = ask(&own.session, Request::LeaseReturn { lease });
                     // Nothing more is its own.
-                    let late = forger.ask(StorageCall::Flush { device: 0 });
+                    let late = forger.request(StorageCall::Flush { device: 0 });
                     assert!(!matches!(late, Some(StorageAnswer::Done)), "{late:?}");
                 }
             }
             2 => drop(forger),
             _ => {
-                // The newest connection is the one that counts.
+                // The newest life is the one that counts.
                 let mut second = Forger::new(&self.ground.programs);
-                let attach = StorageCall::Attach { version: PROTOCOL_VERSION, token };
+                let (version, life) = (PROTOCOL_VERSION, 1 + self.rng.bits());
+                let attach = StorageCall::Attach { version, token, queue: 0, life };
                 drop(second.as_mut().and_then(|second| second.ask(attach)));
             }
         }
@@ -371,7 +424,8 @@ impl Hostile<'_> {
                 }
             }
             let version = [PROTOCOL_VERSION, 0, u32::MAX][self.rng.below(3) as usize];
-            let answer = forger.ask(StorageCall::Attach { version, token });
+            let (queue, life) = (self.rng.bits() as u32, self.rng.bits());
+            let answer = forger.ask(StorageCall::Attach { version, token, queue, life });
             assert!(!matches!(answer, Some(StorageAnswer::Done)), "a guess");
             self.refused.fetch_add(1, Ordering::Relaxed);
         }

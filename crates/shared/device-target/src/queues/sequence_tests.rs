@@ -100,7 +100,9 @@ fn the_window_is_waited_for() {
     assert_eq!(waits.join().unwrap(), (QUEUE_WINDOW, 0));
     assert_eq!(take(&sequence, Kind::Read, 900..901).0, QUEUE_WINDOW + 1);
     let own = sequence.clone();
-    let waits = thread::spawn(move || own.take(Kind::Read, &[0..1], 1, || ()).is_err());
+    let waits = thread::spawn(move || {
+        own.take(Kind::Read, std::slice::from_ref(&(0..1)), 1, || ()).is_err()
+    });
     thread::sleep(Duration::from_millis(30));
     sequence.breaks();
     assert!(waits.join().unwrap(), "its life has ended");
@@ -110,7 +112,7 @@ fn the_window_is_waited_for() {
 fn several_requests_of_a_call_have_numbers_of_one_group() {
     let sequence = Sequence::new(RequestOrder::Basic);
     take(&sequence, Kind::Write, 0..1);
-    let taken = sequence.take(Kind::Write, &[0..9], 3, || ()).unwrap();
+    let taken = sequence.take(Kind::Write, std::slice::from_ref(&(0..9)), 3, || ()).unwrap();
     let places: Vec<_> = (0..3).map(|at| taken.place(7, at)).collect();
     assert_eq!(places.iter().map(|place| place.number).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(places.iter().all(|place| (place.queue, place.first) == (7, 1)));
