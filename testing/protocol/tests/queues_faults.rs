@@ -91,6 +91,16 @@ fn without_groups_a_read_shows_half_of_a_write() {
     assert_eq!(half(merging(&WRITE_AND_READ)), None);
 }
 
+/// Where each call is one request no call is there by half: then it does not matter which calls
+/// take numbers first in a new life.
+#[test]
+fn calls_of_one_request_are_repeated_in_any_order() {
+    for mutation in [NewBeforeRepeated, RepeatsInOrder] {
+        let config = breaking(merging(&[write(0, 1), read(0, 2), write(0, 2)]), 1);
+        explore::<Queues>(Case { config: config.mutated(mutation), reaches: &[] });
+    }
+}
+
 /// A request whose group begins behind itself stalls its own queue, as a gap does, if it is taken.
 /// That it is refused only shows the program its mistake at once.
 #[test]

@@ -2,7 +2,7 @@
 //! at one moment, as a whole, between its begin and its answer.
 
 use super::config::Config;
-use super::state::{BLOCKS, Id, Plane, Stage};
+use super::state::{BLOCKS, Id, Stage, Traffic};
 
 /// Something that has its place in the order.
 struct Effect {
@@ -16,7 +16,7 @@ struct Effect {
 }
 
 /// Is there such an order of the calls so far, after which the file is as `last` says?
-pub(crate) fn explains(config: &Config, s: &Plane, last: Option<[Id; BLOCKS]>) -> bool {
+pub(crate) fn explains(config: &Config, s: &Traffic, last: Option<[Id; BLOCKS]>) -> bool {
     let effects = effects(config, s);
     let order = Order { effects: &effects, before: &s.ghost.before, last };
     order.goes_on(0, [0; BLOCKS])
@@ -25,7 +25,7 @@ pub(crate) fn explains(config: &Config, s: &Plane, last: Option<[Id; BLOCKS]>) -
 /// What was answered has happened. A write that was not answered has or has not. If it is given
 /// up (its thread has stopped, or it was refused) one of its requests may be there without the
 /// other.
-fn effects(config: &Config, s: &Plane) -> Vec<Effect> {
+fn effects(config: &Config, s: &Traffic) -> Vec<Effect> {
     let mut all = Vec::new();
     for (call, (what, thread)) in config.calls.iter().zip(&s.program.calls).enumerate() {
         let must = thread.stage == Stage::Done;

@@ -1,11 +1,11 @@
 use super::explains;
 use crate::queues::config::{Config, Policy, read, write};
-use crate::queues::state::{Id, Plane, Stage};
+use crate::queues::state::{Id, Stage, Traffic};
 
 /// A history of calls that were answered: what each read has shown, and which calls were answered
 /// before each call began.
-fn answered(config: &Config, shown: &[[Id; 2]], before: &[u8]) -> Plane {
-    let mut s = Plane::first(config);
+fn answered(config: &Config, shown: &[[Id; 2]], before: &[u8]) -> Traffic {
+    let mut s = Traffic::first(config);
     for (call, (seen, before)) in shown.iter().zip(before).enumerate() {
         s.program.calls[call].stage = Stage::Done;
         s.program.calls[call].seen = *seen;

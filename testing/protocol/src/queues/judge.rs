@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::history::explains;
 use super::model::Queues;
-use super::state::{Broken, Grant, Message, Neighbour, Place, Plane};
+use super::state::{Broken, Grant, Message, Neighbour, Place, Traffic};
 use stateright::Property;
 
 /// Names of properties.
@@ -30,20 +30,20 @@ pub mod names {
 pub fn properties() -> Vec<Property<Queues>> {
     use names::*;
     vec![
-        Property::always(ORDER, |m: &Queues, s: &Plane| s.is_explained(m.config())),
-        Property::always(TURN, |_, s: &Plane| s.ghost.holds(Broken::Turn)),
-        Property::always(HONEST, |_, s: &Plane| s.ghost.holds(Broken::Honest)),
-        Property::always(NEEDLESS, |_, s: &Plane| s.ghost.holds(Broken::Needless)),
-        Property::always(REVOKED, |_, s: &Plane| {
+        Property::always(ORDER, |m: &Queues, s: &Traffic| s.is_explained(m.config())),
+        Property::always(TURN, |_, s: &Traffic| s.ghost.holds(Broken::Turn)),
+        Property::always(HONEST, |_, s: &Traffic| s.ghost.holds(Broken::Honest)),
+        Property::always(NEEDLESS, |_, s: &Traffic| s.ghost.holds(Broken::Needless)),
+        Property::always(REVOKED, |_, s: &Traffic| {
             s.target.grant != Grant::Gone || !s.runs(|_| true)
         }),
-        Property::always(BOUNDED, |m: &Queues, s: &Plane| s.is_bounded(m.config())),
-        Property::always(OTHERS, |m: &Queues, s: &Plane| s.others_go_on(m.config())),
-        Property::always(DONE, |m: &Queues, s: &Plane| s.is_done() || m.can_move(s)),
+        Property::always(BOUNDED, |m: &Queues, s: &Traffic| s.is_bounded(m.config())),
+        Property::always(OTHERS, |m: &Queues, s: &Traffic| s.others_go_on(m.config())),
+        Property::always(DONE, |m: &Queues, s: &Traffic| s.is_done() || m.can_move(s)),
     ]
 }
 
-impl Plane {
+impl Traffic {
     /// No read has shown what nothing explains, nor does the file when all is over. Of a hostile
     /// program's own file nothing is promised.
     fn is_explained(&self, config: &Config) -> bool {

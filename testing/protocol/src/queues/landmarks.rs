@@ -1,7 +1,7 @@
 //! Situations that a configuration must get into.
 
 use super::config::Config;
-use super::state::{Grant, Message, Place, Plane, Stage, bit};
+use super::state::{Grant, Message, Place, Stage, Traffic, bit};
 
 /// Their names.
 pub mod names {
@@ -37,7 +37,7 @@ pub mod names {
 }
 
 /// Is this state such a situation?
-pub(crate) fn is_at(config: &Config, s: &Plane, landmark: &str) -> bool {
+pub(crate) fn is_at(config: &Config, s: &Traffic, landmark: &str) -> bool {
     use names::*;
     let (target, parked) = (&s.target, |m: &Message| m.place == Place::Parked);
     let way = |m: &Message| m.place == Place::Way;

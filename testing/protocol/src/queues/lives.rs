@@ -3,7 +3,7 @@
 
 use super::config::{Config, Mutation};
 use super::program::repeats_in_order;
-use super::state::{Answer, Broken, Grant, Message, Place, Plane, Stage, bit};
+use super::state::{Answer, Broken, Grant, Message, Place, Stage, Traffic, bit};
 
 /// Kinds of faults, by their place in the judge's count.
 pub(crate) mod fault {
@@ -13,7 +13,7 @@ pub(crate) mod fault {
     pub(crate) const REVOKE: usize = 3;
 }
 
-impl Plane {
+impl Traffic {
     /// The program takes a new life. It believes no answer of an older one.
     pub(crate) fn new_life(&mut self) {
         self.program.life += 1;

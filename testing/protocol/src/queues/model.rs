@@ -5,7 +5,7 @@ use super::config::{Config, Mutation};
 use super::judge;
 use super::landmarks::is_at;
 use super::lives::fault;
-use super::state::{Grant, Message, Neighbour, Place, Plane, Stage};
+use super::state::{Grant, Message, Neighbour, Place, Stage, Traffic};
 use crate::explored::{Explored, Watch, explored_by_config};
 use stateright::{Model, Property};
 
@@ -27,13 +27,13 @@ impl Queues {
     }
 
     /// Is there a step that is no fault?
-    pub(crate) fn can_move(&self, s: &Plane) -> bool {
+    pub(crate) fn can_move(&self, s: &Traffic) -> bool {
         let mut all = Vec::new();
         self.moves(s, &mut all);
         !all.is_empty()
     }
 
-    fn moves(&self, s: &Plane, out: &mut Vec<Action>) {
+    fn moves(&self, s: &Traffic, out: &mut Vec<Action>) {
         let config = &self.config;
         for call in 0..config.calls.len() {
             out.extend(s.may_take(config, call).then_some(Action::Take(call)));
@@ -56,12 +56,12 @@ impl Queues {
     }
 
     /// What may happen next to a request.
-    fn step(&self, s: &Plane, message: Message) -> Option<Action> {
+    fn step(&self, s: &Traffic, message: Message) -> Option<Action> {
         let config = &self.config;
         match message.place {
             Place::Way => s.has_thread(config).then_some(Action::Arrive(message)),
             Place::Ready => s.may_begin(config).then_some(Action::Begin(message)),
-            Place::Running(at, _) if Plane::is_whole(config, &message, at) => {
+            Place::Running(at, _) if Traffic::is_whole(config, &message, at) => {
                 Some(Action::Finish(message))
             }
             Place::Running(..) => Some(Action::Effect(message)),
@@ -70,7 +70,7 @@ impl Queues {
         }
     }
 
-    fn faults(&self, s: &Plane, out: &mut Vec<Action>) {
+    fn faults(&self, s: &Traffic, out: &mut Vec<Action>) {
         let limits = self.config.limits;
         let [breaks, stops, early, revokes] = s.ghost.faults;
         let waits = |stage| matches!(stage, Stage::Open(..) | Stage::Again(..));
@@ -88,7 +88,7 @@ impl Queues {
         out.extend(ends.then_some(Action::Revoke));
     }
 
-    fn apply(&self, s: &mut Plane, action: Action) {
+    fn apply(&self, s: &mut Traffic, action: Action) {
         let config = &self.config;
         match action {
             Action::Take(call) => s.take(config, call),
@@ -111,7 +111,7 @@ impl Queues {
     }
 
     /// What a request does that has begun.
-    fn go_on(&self, s: &mut Plane, action: Action, message: Message) {
+    fn go_on(&self, s: &mut Traffic, action: Action, message: Message) {
         let config = &self.config;
         match (action, message.place) {
             (Action::Effect(_), Place::Running(at, seen)) => s.effect(config, message, at, seen),
@@ -121,7 +121,7 @@ impl Queues {
         }
     }
 
-    fn apply_fault(&self, s: &mut Plane, action: Action) {
+    fn apply_fault(&self, s: &mut Traffic, action: Action) {
         let kind = match action {
             Action::Break => {
                 s.new_life();
@@ -148,20 +148,20 @@ impl Queues {
 explored_by_config!(Queues);
 
 impl Model for Queues {
-    type State = Plane;
+    type State = Traffic;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Plane> {
-        vec![Plane::first(&self.config)]
+    fn init_states(&self) -> Vec<Traffic> {
+        vec![Traffic::first(&self.config)]
     }
 
-    fn actions(&self, s: &Plane, out: &mut Vec<Action>) {
+    fn actions(&self, s: &Traffic, out: &mut Vec<Action>) {
         self.watch.look(|landmark| is_at(&self.config, s, landmark));
         self.moves(s, out);
         self.faults(s, out);
     }
 
-    fn next_state(&self, last: &Plane, action: Action) -> Option<Plane> {
+    fn next_state(&self, last: &Traffic, action: Action) -> Option<Traffic> {
         let mut next = last.clone();
         self.apply(&mut next, action);
         Some(next)

@@ -2,9 +2,9 @@
 
 use super::config::{Config, Mutation, Policy};
 use super::history::explains;
-use super::state::{Answer, Broken, Message, Place, Plane, Stage, bit};
+use super::state::{Answer, Broken, Message, Place, Stage, Traffic, bit};
 
-impl Plane {
+impl Traffic {
     /// May this call take its numbers now?
     pub(crate) fn may_take(&self, config: &Config, call: usize) -> bool {
         let decided = matches!(self.program.calls[call].stage, Stage::Decided(_));

@@ -199,7 +199,7 @@ impl Ghost {
 
 /// A state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Plane {
+pub struct Traffic {
     /// The program.
     pub program: Program,
     /// The target.
@@ -221,7 +221,7 @@ pub(crate) fn bit(number: u64) -> u64 {
     u32::try_from(number).ok().and_then(|number| 1_u64.checked_shl(number)).unwrap_or(0)
 }
 
-impl Plane {
+impl Traffic {
     /// Nothing has begun, and the first life is answered.
     pub fn first(config: &Config) -> Self {
         let thread = Thread { stage: Stage::Idle, answered: 0, seen: [0; 2], half: false };

@@ -1,9 +1,9 @@
 //! The target: it looks at numbers, parks what comes before its turn, carries out, and counts.
 
 use super::config::{Config, Mutation};
-use super::state::{Answer, Broken, Grant, Id, Message, Neighbour, Place, Plane, bit};
+use super::state::{Answer, Broken, Grant, Id, Message, Neighbour, Place, Traffic, bit};
 
-impl Plane {
+impl Traffic {
     /// Threads of the target that have a request.
     pub(crate) fn busy(&self, config: &Config) -> usize {
         let kept = |m: &Message| matches!(m.place, Place::Parked | Place::Ready);
