@@ -22,6 +22,7 @@ mod hosts;
 pub mod judge;
 pub mod logs;
 pub mod model;
+pub mod queues;
 mod recovery;
 mod service;
 pub mod state;
