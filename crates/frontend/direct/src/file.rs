@@ -1,9 +1,9 @@
 //! Reading and writing one file.
 
-use crate::state::{Opened, State};
+use crate::state::{Opened, State, Use};
 use crate::way::{Piece, Way};
 use siftfs_base::{Error, Result, errno};
-use siftfs_device_target::{Kind, Queue, Turn};
+use siftfs_device_target::{Failed, Kind, Queue};
 use siftfs_proto::{LeaseId, Reply, Request, SetAttr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,16 +24,34 @@ pub struct DirectFile {
 enum Again {
     /// The grant, or its connection, is not there any more.
     Way(u64),
+    /// The target does not do this: the grant is another one than was thought.
+    Refused(u64),
+    /// As `Way`, of a write that the queue has, and sees to.
+    Kept(u64),
     /// The lease has ended.
     Lease(LeaseId),
     /// It fails by any way.
     Failed(Error),
 }
 
-/// What of a write went to the host.
-enum Given {
+/// A write, as far as it has come.
+struct Writing<'a> {
+    /// Bytes that are not written, and where in the file they belong.
+    left: Vec<(u64, &'a [u8])>,
+    /// Asked to be durable.
+    durable: bool,
+    /// Something was written that is not durable yet, by the host, or by another life of the queue.
+    volatile: Volatile,
+}
+
+/// What makes a write durable that is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Volatile {
     Nothing,
-    Some,
+    /// The host's fsync.
+    Host,
+    /// A sync of what went by either way.
+    All,
 }
 
 impl DirectFile {
@@ -54,7 +72,7 @@ impl DirectFile {
     /// # Errors
     /// Those of pwrite(2). Any part may be written then.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.try_ways(|state| self.write_once(state, (offset, data), false)).map(drop)
+        self.write_all(offset, data, false).map(drop)
     }
 
     /// As [`DirectFile::write_at`], and these bytes are durable when it returns: one round trip to
@@ -63,10 +81,38 @@ impl DirectFile {
     /// # Errors
     /// As [`DirectFile::write_at`].
     pub fn write_durable_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        match self.try_ways(|state| self.write_once(state, (offset, data), true))? {
-            Given::Nothing => Ok(()),
-            Given::Some => self.sync_host(true, false),
+        match self.write_all(offset, data, true)? {
+            Volatile::Nothing => Ok(()),
+            Volatile::Host => self.sync_host(true, false),
+            Volatile::All => self.sync_data(),
         }
+    }
+
+    fn write_all(&self, offset: u64, data: &[u8], durable: bool) -> Result<Volatile> {
+        if offset.checked_add(data.len() as u64).is_none() {
+            return Err(errno(libc::EFBIG));
+        }
+        if self.opened.to == Use::Reads {
+            return Err(errno(libc::EBADF));
+        }
+        let left = vec![(offset, data)];
+        let mut writing = Writing { left, durable, volatile: Volatile::Nothing };
+        for _ in 0..TRIES {
+            let again = {
+                let state = self.opened.reach();
+                self.write_once(&state, &mut writing)
+            };
+            match again {
+                Ok(()) => return Ok(writing.volatile),
+                // What the queue had of it is carried out, or in doubt.
+                Err(Again::Kept(life)) => {
+                    self.opened.lost_way(life)?;
+                    writing.volatile = Volatile::All;
+                }
+                Err(again) => self.another_way(again)?,
+            }
+        }
+        Err(errno(libc::EIO))
     }
 
     /// fdatasync(2): every write that was answered is durable.
@@ -128,13 +174,20 @@ impl DirectFile {
                     Err(again) => again,
                 }
             };
-            match again {
-                Again::Way(life) => self.opened.lost_way(life),
-                Again::Lease(lease) => self.opened.lost_lease(lease),
-                Again::Failed(error) => return Err(error),
-            }
+            self.another_way(again)?;
         }
         Err(errno(libc::EIO))
+    }
+
+    /// Makes room for another way.
+    fn another_way(&self, again: Again) -> Result<()> {
+        match again {
+            Again::Way(life) | Again::Kept(life) => drop(self.opened.lost_way(life)),
+            Again::Refused(life) => self.opened.give_way_up(life),
+            Again::Lease(lease) => self.opened.lost_lease(lease),
+            Again::Failed(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn read_once(
@@ -147,7 +200,9 @@ impl DirectFile {
         let size = self.opened.size.load(Ordering::Acquire);
         let end = size.min(offset.saturating_add(len));
         let pieces = way.pieces(offset..end.max(offset));
-        let turn = turn(way, Kind::Read, &pieces);
+        let lens = pieces.iter().filter(|piece| piece.area.is_some()).map(Piece::len);
+        let by_host = pieces.iter().any(|piece| piece.area.is_none());
+        let turn = way.queue().turn(Kind::Read, lens, by_host);
         let mut granted: Vec<_> =
             pieces.iter().filter_map(|piece| Some((piece.area?, vec![0; piece.len()]))).collect();
         let mut parts: Vec<_> = granted.iter_mut().map(|(at, buf)| (*at, &mut **buf)).collect();
@@ -185,34 +240,42 @@ impl DirectFile {
         Ok(bytes)
     }
 
+    /// Writes what is left, and says what of it is.
     fn write_once(
         &self,
         state: &State,
-        (offset, data): (u64, &[u8]),
-        durable: bool,
-    ) -> std::result::Result<Given, Again> {
-        let end = offset.checked_add(data.len() as u64);
-        let end = end.ok_or_else(|| Again::Failed(errno(libc::EFBIG)))?;
-        let Some(way) = &state.way else {
-            self.give(state.lease, offset, data)?;
-            return Ok(Given::Some);
-        };
-        let pieces = way.pieces(offset..end);
-        let turn = turn(way, Kind::Write, &pieces);
-        let (mut left, mut parts, mut beside) = (data, Vec::new(), Vec::new());
-        for piece in &pieces {
-            let (part, rest) = left.split_at_checked(piece.len()).unwrap_or((left, &[]));
-            left = rest;
-            match piece.area {
-                Some(area) => parts.push((area, part)),
-                None => beside.push((piece.file.start, part)),
+        writing: &mut Writing<'_>,
+    ) -> std::result::Result<(), Again> {
+        if let Some(way) = &state.way {
+            let (parts, beside) = split(way, &writing.left);
+            let lens = parts.iter().map(|(_, part)| part.len());
+            let turn = way.queue().turn(Kind::Write, lens, !beside.is_empty());
+            match way.queue().write(&turn, &parts, writing.durable) {
+                Ok(()) => writing.left = beside,
+                Err(Failed { kept: true, .. }) => {
+                    writing.left = beside;
+                    return Err(Again::Kept(state.life));
+                }
+                Err(Failed { error, .. }) => return Err(of_way(state, error)),
+            }
+            return self.give_left(state, writing);
+        }
+        self.give_left(state, writing)
+    }
+
+    fn give_left(
+        &self,
+        state: &State,
+        writing: &mut Writing<'_>,
+    ) -> std::result::Result<(), Again> {
+        while let Some((offset, part)) = writing.left.first() {
+            self.give(state.lease, *offset, part)?;
+            writing.left.remove(0);
+            if writing.volatile == Volatile::Nothing {
+                writing.volatile = Volatile::Host;
             }
         }
-        way.queue().write(&turn, &parts, durable).map_err(|error| of_way(state, error))?;
-        for (offset, part) in &beside {
-            self.give(state.lease, *offset, part)?;
-        }
-        Ok(if beside.is_empty() { Given::Nothing } else { Given::Some })
+        Ok(())
     }
 
     /// Gives bytes to the host: under the lease, or as anybody does.
@@ -293,18 +356,30 @@ impl DirectFile {
     }
 }
 
-/// The place of one call with these pieces among the file's calls.
-fn turn<'a>(way: &'a Way, kind: Kind, pieces: &[Piece]) -> Turn<'a> {
-    let granted = pieces.iter().filter(|piece| piece.area.is_some()).map(Piece::len);
-    way.queue().turn(kind, granted, pieces.iter().any(|piece| piece.area.is_none()))
+/// Bytes, and where they belong.
+type Parts<'a> = Vec<(u64, &'a [u8])>;
+
+/// What of these bytes of the file is granted, with its place in the area, and what is not.
+fn split<'a>(way: &Way, left: &[(u64, &'a [u8])]) -> (Parts<'a>, Parts<'a>) {
+    let (mut parts, mut beside) = (Vec::new(), Vec::new());
+    for (offset, mut data) in left.iter().copied() {
+        for piece in way.pieces(offset..offset + data.len() as u64) {
+            let (part, rest) = data.split_at_checked(piece.len()).unwrap_or((data, &[]));
+            data = rest;
+            match piece.area {
+                Some(area) => parts.push((area, part)),
+                None => beside.push((piece.file.start, part)),
+            }
+        }
+    }
+    (parts, beside)
 }
 
 /// A call at the target failed: is there another way?
 fn of_way(state: &State, error: Error) -> Again {
     match error {
-        Error::Link(_) | Error::Posix(libc::ESTALE | libc::EAGAIN) | Error::Refused(_) => {
-            Again::Way(state.life)
-        }
+        Error::Link(_) | Error::Posix(libc::ESTALE | libc::EAGAIN) => Again::Way(state.life),
+        Error::Refused(_) => Again::Refused(state.life),
         other => Again::Failed(other),
     }
 }

@@ -1,16 +1,19 @@
 //! What a program has of one file: its lease, the way to what is granted, and what is not durable.
 
 use crate::session::Shared;
-use crate::way::{Lost, Way};
-use siftfs_base::{BLOCK_BYTES, Error, Result};
+use crate::way::{After, Lost, Way};
+use siftfs_base::{BLOCK_BYTES, Error, Result, errno};
 use siftfs_device_target::RequestOrder;
 use siftfs_proto::{Handle, LeaseId, Request};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Pauses before a lease, or a grant, is asked for again: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// Lives whose outcomes are kept, for calls that ask late.
+const OUTCOMES: usize = 64;
 /// Calls that go beside what is granted before more is asked for.
 const BESIDE: u64 = 64;
 
@@ -27,7 +30,7 @@ pub(crate) enum Use {
 pub(crate) struct Opened {
     pub shared: Arc<Shared>,
     pub handle: Handle,
-    to: Use,
+    pub to: Use,
     order: RequestOrder,
     state: RwLock<State>,
     /// The file's size while there is a lease; without an end where others may have changed it.
@@ -50,6 +53,8 @@ pub(crate) struct State {
     pub way: Option<Way>,
     /// Counts the ways.
     pub life: u64,
+    /// What came of the writes that were not answered, of the lives that ended last.
+    outcomes: BTreeMap<u64, Result<()>>,
     next: Option<Instant>,
     pause: Option<Duration>,
     /// The host has said that nothing is ever granted of it.
@@ -170,20 +175,32 @@ impl Opened {
     }
 
     /// The way of this `life` did not do: the connection is lost, or the grant has ended. The
-    /// caller holds nothing.
-    pub fn lost_way(&self, life: u64) {
+    /// caller holds nothing. What came of the writes of that life that were not answered.
+    pub fn lost_way(&self, life: u64) -> Result<()> {
         let mut state = self.write();
-        if state.life != life {
-            // Another thread found it first.
-            return;
+        if state.life == life {
+            let done = match state.way.take().map(Way::again) {
+                Some(After::Way(way, done)) => {
+                    state.way = Some(way);
+                    done
+                }
+                Some(After::Lost(lost)) => self.repeat(state.lease, lost),
+                None => Ok(()),
+            };
+            state.ends(done);
+            state.wait();
         }
-        state.life += 1;
-        match state.way.take().map(Way::again) {
-            Some(Ok(way)) => state.way = Some(way),
-            Some(Err(lost)) => self.repeat(state.lease, lost),
-            None => {}
+        // Otherwise another thread found it first.
+        state.outcomes.get(&life).cloned().unwrap_or_else(|| Err(errno(libc::EIO)))
+    }
+
+    /// The way of this `life` is of no use, though its queue lives. The caller holds nothing.
+    pub fn give_way_up(&self, life: u64) {
+        let mut state = self.write();
+        if state.life == life {
+            self.settle(&mut state);
+            state.wait();
         }
-        state.wait();
     }
 
     /// The lease is over, as the host says. The caller holds nothing.
@@ -205,13 +222,14 @@ impl Opened {
     /// Gives the way up, while the lease lasts.
     fn settle(&self, state: &mut State) {
         if let Some(way) = state.way.take() {
-            self.repeat(state.lease, way.settle());
+            let done = self.repeat(state.lease, way.settle());
+            state.ends(done);
         }
     }
 
     /// What may be lost is given to the host. The lease says that nobody else has written
     /// meanwhile: without it, what is lost is in doubt.
-    fn repeat(&self, lease: Option<LeaseId>, Lost(lost): Lost) {
+    fn repeat(&self, lease: Option<LeaseId>, Lost(lost, doubt): Lost) -> Result<()> {
         for (offset, bytes) in lost {
             let again = lease.is_some_and(|lease| {
                 let data = bytes.into();
@@ -221,9 +239,10 @@ impl Opened {
             self.given.store(true, Ordering::Release);
             if !again {
                 self.in_doubt.store(true, Ordering::Release);
-                return;
+                return Err(errno(libc::EIO));
             }
         }
+        doubt
     }
 
     /// Returns a lease that others want, once the calls under way have ended.
@@ -264,6 +283,15 @@ impl Drop for Opened {
 }
 
 impl State {
+    /// A life has ended, and this came of its writes that were not answered.
+    fn ends(&mut self, done: Result<()>) {
+        self.outcomes.insert(self.life, done);
+        if self.outcomes.len() > OUTCOMES {
+            self.outcomes.pop_first();
+        }
+        self.life += 1;
+    }
+
     /// Nothing is asked for until a while has gone by, twice as long as the last time.
     fn wait(&mut self) {
         let pause = self.pause.map_or(PAUSES[0], |pause| (pause * 2).min(PAUSES[1]));

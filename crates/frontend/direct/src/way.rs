@@ -1,7 +1,7 @@
 //! The way to what is granted of one file: where its blocks are, and the connection.
 
-use siftfs_base::{BLOCK_BYTES, Error, Result};
-use siftfs_device_target::{Kept, Lines, Queue, RequestOrder};
+use siftfs_base::{BLOCK_BYTES, Result};
+use siftfs_device_target::{Kept, Lines, Next, Queue, RequestOrder};
 use siftfs_proto::{Direct, DirectRun};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,10 +26,18 @@ impl Piece {
     }
 }
 
-/// A way that is lost, with what was written by it and may be lost as well: bytes, and where they
-/// belong in the file, in the order of the writes.
-#[derive(Debug, Default)]
-pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>);
+/// A way that is over, with what was written by it and may be lost as well: bytes, and where they
+/// belong in the file, in the order of the writes. Whether others are in doubt is said with it.
+#[derive(Debug)]
+pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>, pub Result<()>);
+
+/// What follows on a way whose queue's life had ended.
+pub(crate) enum After {
+    /// It goes on. What came of the writes that were not answered.
+    Way(Way, Result<()>),
+    /// It is over.
+    Lost(Lost),
+}
 
 impl Way {
     /// A queue for these blocks, by the connections to where they are granted.
@@ -38,29 +46,25 @@ impl Way {
         Ok(Self { granted, queue })
     }
 
-    /// Begins a new life of the queue after a connection was lost.
-    ///
-    /// # Errors
-    /// The grant is not there any more.
-    pub fn again(self) -> std::result::Result<Self, Lost> {
+    /// Begins a new life of the queue after the last one has ended. No call is under way.
+    pub fn again(self) -> After {
         let Self { granted, queue } = self;
         match queue.again() {
-            Ok(queue) => Ok(Self { granted, queue }),
-            // It has ended in order, and its end has made everything durable.
-            Err((Error::Posix(libc::ESTALE), _)) => Err(Lost::default()),
-            Err((_, kept)) => Err(lost(&granted.runs, kept)),
+            Next::Life(queue, done) => After::Way(Self { granted, queue: *queue }, done),
+            Next::Over(kept, doubt) => After::Lost(lost(&granted.runs, kept, doubt)),
         }
     }
 
-    /// Makes durable what was written, and gives the way up. What may be lost of it.
+    /// Makes durable what was written, and gives the way up. No call is under way.
     pub fn settle(self) -> Lost {
-        if self.queue.is_flushed() || self.queue.flush().is_ok() {
-            return Lost::default();
+        let none = Lost(Vec::new(), Ok(()));
+        if !self.queue.has_unanswered() && (self.queue.is_flushed() || self.queue.flush().is_ok()) {
+            return none;
         }
         match self.again() {
-            Ok(way) if way.queue.flush().is_ok() => Lost::default(),
-            Ok(way) => lost(&way.granted.runs, way.queue.kept()),
-            Err(lost) => lost,
+            After::Way(way, done) if way.queue.flush().is_ok() => Lost(Vec::new(), done),
+            After::Way(way, done) => lost(&way.granted.runs, way.queue.kept(), done),
+            After::Lost(lost) => lost,
         }
     }
 
@@ -81,7 +85,7 @@ impl Way {
 }
 
 /// Where in the file kept writes belong: each lies in one run.
-fn lost(runs: &[DirectRun], kept: Vec<Kept>) -> Lost {
+fn lost(runs: &[DirectRun], kept: Vec<Kept>, doubt: Result<()>) -> Lost {
     let place = |offset: u64| {
         let block = offset / BLOCK_BYTES;
         let run = runs
@@ -89,7 +93,8 @@ fn lost(runs: &[DirectRun], kept: Vec<Kept>) -> Lost {
             .find(|run| block.checked_sub(run.block).is_some_and(|behind| behind < run.count))?;
         Some((run.first + (block - run.block)) * BLOCK_BYTES + offset % BLOCK_BYTES)
     };
-    Lost(kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data))).collect())
+    let placed = kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data)));
+    Lost(placed.collect(), doubt)
 }
 
 fn pieces(runs: &[DirectRun], range: Range<u64>) -> Vec<Piece> {

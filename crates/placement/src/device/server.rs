@@ -209,14 +209,14 @@ impl Server {
             _ => Err(Error::Refused("its first call names no grant".into())),
         };
         let answer = match &opened {
-            Ok(()) => StorageAnswer::Done,
+            Ok(answer) => answer.clone(),
             Err(error) => {
                 self.refused(&format!("{peer}: a program is not served: {error}"));
                 StorageAnswer::Failed { error: error.clone() }
             }
         };
         let sent = end.sender.send(FromService::Storage { id, answer });
-        if opened.is_ok() && sent.is_ok() {
+        if matches!(opened, Ok(StorageAnswer::Attached { .. })) && sent.is_ok() {
             let refused = self.refusals(format!("{peer}: a program"));
             let ended = calls::serve(&attached, &mut end, &|| self.stopped(), refused);
             if let SessionEnd::Broke(error) = ended {

@@ -148,7 +148,7 @@ impl Device for TargetDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        let covered = self.unflushed().map(|unflushed| unflushed.covered());
+        let covered = self.unflushed().map(|unflushed| unflushed.covered(0));
         self.target.done(StorageCall::Flush { device: self.at })?;
         if let Some((mut unflushed, covered)) = self.unflushed().zip(covered) {
             unflushed.flushed(&covered);

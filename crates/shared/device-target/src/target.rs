@@ -195,6 +195,8 @@ impl Target {
             StorageAnswer::Failed { .. } => "a failure",
             StorageAnswer::Granted { .. } => "that it is granted",
             StorageAnswer::Settled { .. } => "that it is settled",
+            StorageAnswer::Attached { .. } => "that a queue is open",
+            StorageAnswer::Ended { .. } => "that a grant has ended",
         });
         let error = Error::Link(format!("{}: it answered {what}, which was not asked", self.place));
         *self.now() = Now::Over(error.clone());

@@ -27,6 +27,8 @@ impl Written {
 
 struct Entry {
     number: u64,
+    /// Its place in a queue's order.
+    request: Option<u64>,
     /// Its answer came.
     answered: bool,
     written: Written,
@@ -43,11 +45,37 @@ pub(crate) struct Unflushed {
 impl Unflushed {
     /// Keeps a write that is about to be sent, and names it.
     pub fn keep(&mut self, written: Written) -> u64 {
+        self.keep_request(written, None)
+    }
+
+    /// As [`Unflushed::keep`], of a request that has a place in its queue.
+    pub fn keep_request(&mut self, written: Written, request: Option<u64>) -> u64 {
         let number = self.next;
         self.next += 1;
         self.bytes += u64::from(written.len);
-        self.entries.push(Entry { number, answered: false, written });
+        self.entries.push(Entry { number, request, answered: false, written });
         number
+    }
+
+    /// A write that is kept gets its place in the queue.
+    pub fn place(&mut self, number: u64, request: Option<u64>) {
+        if let Ok(at) = self.entries.binary_search_by_key(&number, |entry| entry.number)
+            && let Some(entry) = self.entries.get_mut(at)
+        {
+            entry.request = request;
+        }
+    }
+
+    /// The writes that were not answered, in order: their names, and their places.
+    pub fn unanswered(&self) -> Vec<(u64, Option<u64>, Written)> {
+        let open = self.entries.iter().filter(|entry| !entry.answered);
+        open.map(|entry| (entry.number, entry.request, entry.written.clone())).collect()
+    }
+
+    /// What was answered is durable; the rest is kept.
+    pub fn drop_answered(&mut self) {
+        let covered = self.covered(0);
+        self.flushed(&covered);
     }
 
     /// A write was carried out.
@@ -75,9 +103,10 @@ impl Unflushed {
         self.bytes -= u64::from(entry.written.len);
     }
 
-    /// What a flush that begins now covers.
-    pub fn covered(&self) -> Vec<u64> {
-        self.entries.iter().filter(|e| e.answered).map(|e| e.number).collect()
+    /// What a flush that begins now covers, where all requests below this place have ended.
+    pub fn covered(&self, ended_below: u64) -> Vec<u64> {
+        let ended = |e: &Entry| e.answered || e.request.is_some_and(|at| at < ended_below);
+        self.entries.iter().filter(|e| ended(e)).map(|e| e.number).collect()
     }
 
     /// A flush has made these durable, which are in order.

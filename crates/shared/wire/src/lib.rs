@@ -31,8 +31,9 @@ pub use siftfs_status::{
     Urgency,
 };
 pub use storage::{
-    Access, CONNECTION_MAX_QUEUES, GRANT_MAX_RUNS, Place, QUEUE_WINDOW, STORAGE_MAX_BLOCKS,
-    STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token, UNORDERED,
+    Access, CONNECTION_MAX_QUEUES, Carried, GRANT_MAX_RUNS, Place, QUEUE_WINDOW,
+    STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token,
+    UNORDERED,
 };
 
 /// The block protocol.

@@ -2,8 +2,8 @@
 //! are part of the protocol's version; numbers are never used again for something else.
 
 use crate::{
-    Access, BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
-    OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
+    Access, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun, FromService,
+    IoCounts, OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
     StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
@@ -66,6 +66,8 @@ variants!(BlockProtocol: StorageAnswer {
     5 => Failed { error },
     6 => Granted { token, programs },
     7 => Settled { written, lost },
+    8 => Attached { carried },
+    9 => Ended { carried },
 });
 
 variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {} });
@@ -73,6 +75,8 @@ variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {
 variants!(BlockProtocol: Role { 1 => Host {}, 2 => Service {} });
 
 variants!(BlockProtocol: Medium { 1 => Block {}, 2 => Bytes {} });
+
+fields!(BlockProtocol: Carried { life, low, before, from });
 
 fields!(BlockProtocol: Place { queue, number, first });
 

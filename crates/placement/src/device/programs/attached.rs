@@ -2,7 +2,7 @@
 
 use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
 use crate::device::programs::grant::Grant;
-use crate::device::programs::grants::Tokens;
+use crate::device::programs::grants::{Found, Tokens};
 use crate::device::programs::queue::{Turn, Waits};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_SIZE, Error, Result};
@@ -81,16 +81,26 @@ impl Attached {
         Self { tokens: tokens.clone(), queues, clean_at: AtomicUsize::new(64), idle }
     }
 
-    /// Opens a queue.
+    /// Opens a queue, or says that its grant has ended in order.
     ///
     /// # Errors
-    /// `ESTALE` if the grant has ended, and what was written under it is durable. Refused: there is
-    /// no such grant, or a newer life of its queue.
-    pub fn attach(&self, token: &Token, queue: u32, life: u64) -> Result<()> {
-        let grant = self.tokens.find(token)?;
+    /// `ESTALE`: the grant has ended so, and what was carried out under it is not known any more.
+    /// `EAGAIN`: this life has ended, or there are too many queues. Refused: there is no such
+    /// grant, or a newer life of its queue.
+    pub fn attach(&self, token: &Token, queue: u32, life: u64) -> Result<StorageAnswer> {
+        let grant = match self.tokens.find(token)? {
+            Found::Grant(grant) => grant,
+            Found::Ended(carried) => return Ok(StorageAnswer::Ended { carried }),
+        };
         let (over, attached) = grant.queue.attach(life);
         dismiss(over);
-        attached?;
+        let carried = match attached {
+            // The grant ends, and that it is durable is known when it has.
+            Err(Error::Posix(libc::ESTALE)) => {
+                return grant.has_ended().map(|carried| StorageAnswer::Ended { carried });
+            }
+            attached => attached?,
+        };
         let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
         if queues.len() >= self.clean_at.load(Ordering::Relaxed) {
             queues.retain(|_, open| open.grant.lasts());
@@ -100,7 +110,7 @@ impl Attached {
             return Err(Error::Posix(libc::EAGAIN));
         }
         queues.insert(queue, Open { grant, life });
-        Ok(())
+        Ok(StorageAnswer::Attached { carried })
     }
 
     /// The connection has ended, and with it the lives of its queues.
@@ -153,8 +163,7 @@ impl Answers for Attached {
         match message {
             ToService::Queued { id, place, call } => self.arrive((id, place, call), line),
             ToService::Storage { id, call: StorageCall::Attach { token, queue, life, .. } } => {
-                let attached = self.attach(&token, queue, life);
-                line.answer(id, attached.map(|()| StorageAnswer::Done))
+                line.answer(id, self.attach(&token, queue, life))
             }
             ToService::Storage { id, .. } => {
                 line.answer(id, Err(Error::Refused("a call that is no program's".into())))
@@ -195,7 +204,8 @@ fn run(request: Request, line: &Arc<Line<Request>>) -> Taken {
             true => Err(Error::Posix(libc::ESTALE)),
             false => {
                 let answer = carry_out(&open.grant, call);
-                next = hand_out(open.grant.queue.ended(open.life, place.number), line);
+                let ended = open.grant.queue.ended(open.life, place.number, answer.is_ok());
+                next = hand_out(ended, line);
                 answer
             }
         };
@@ -234,7 +244,7 @@ fn abandon(request: Request) {
     if !request.over {
         let Open { grant, life } = &request.open;
         dismiss(grant.queue.end_life(*life));
-        dismiss(grant.queue.ended(*life, request.place.number));
+        dismiss(grant.queue.ended(*life, request.place.number, false));
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::device::programs::door_tests::*;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Rng, SharedBlock};
 use siftfs_device::Device;
-use siftfs_device_target::{Lines, Queue, RequestOrder};
+use siftfs_device_target::{Kind, Lines, Next, Queue, RequestOrder};
 use siftfs_transport::Received;
 use siftfs_wire::{PROTOCOL_VERSION, QUEUE_WINDOW};
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ fn a_write_of_a_lost_connection_comes_over_no_newer_one() {
     let (door, device) = (Door::new(), Gated::new(false));
     let token = door.all(&device);
     let mut first = door.raw();
-    assert_eq!(first.attach(token, 1), StorageAnswer::Done);
+    assert!(first.attaches(token, 1));
     device.shut(Some(1));
     first.say(place(0, 0), write(3, 1));
     device.wait_for_one();
@@ -47,7 +47,7 @@ fn a_write_of_a_lost_connection_comes_over_no_newer_one() {
         own.shut(None);
     });
     let mut second = door.raw();
-    assert_eq!(second.attach(token, 2), StorageAnswer::Done);
+    assert!(second.attaches(token, 2));
     // The same bytes, as far as the target can tell another write.
     second.say(place(0, 0), write(3, 2));
     assert_eq!(second.answer(PATIENCE), Some((2, StorageAnswer::Done)));
@@ -64,8 +64,8 @@ fn connections_share_one_order() {
     let (door, device) = (Door::new(), Gated::new(false));
     let token = door.all(&device);
     let (mut one, mut two) = (door.raw(), door.raw());
-    assert_eq!(one.attach(token, 1), StorageAnswer::Done);
-    assert_eq!(two.attach(token, 1), StorageAnswer::Done);
+    assert!(one.attaches(token, 1));
+    assert!(two.attaches(token, 1));
     for round in 0..200u64 {
         let (low, byte) = (3 * round, (round % 80) as u8 * 3);
         let last = two.say(place(low + 2, low + 2), write(5, byte + 2));
@@ -89,10 +89,10 @@ fn a_slot_that_is_never_filled_stalls_its_queue_alone() {
     let (token, other) = (door.grant(1, run(0), &device), door.grant(2, run(8), &device));
     let ended = door.grant(3, run(16), &device);
     let (mut waits, mut gone) = (door.raw(), door.raw());
-    assert_eq!(waits.attach(token, 1), StorageAnswer::Done);
+    assert!(waits.attaches(token, 1));
     let id = waits.say(place(1, 1), write(0, 1));
     let begun = Instant::now();
-    assert_eq!(gone.attach(ended, 1), StorageAnswer::Done);
+    assert!(gone.attaches(ended, 1));
     let over = gone.say(place(1, 1), write(16, 1));
     assert_eq!(gone.answer(Duration::from_millis(200)), None);
     door.grants.revoke(3, &ended).unwrap();
@@ -106,7 +106,7 @@ fn a_slot_that_is_never_filled_stalls_its_queue_alone() {
     }
     assert_eq!(answered, Some((id, failed(libc::ESTALE))));
     assert!(begun.elapsed() >= Duration::from_secs(9), "it might have come");
-    assert_eq!(waits.attach(token, 2), StorageAnswer::Done);
+    assert!(waits.attaches(token, 2));
     let id = waits.say(place(0, 0), write(0, 2));
     assert_eq!(waits.answer(PATIENCE), Some((id, StorageAnswer::Done)));
     assert_eq!((block_of(&device, 0), block_of(&device, 16)), (2, 0));
@@ -114,13 +114,13 @@ fn a_slot_that_is_never_filled_stalls_its_queue_alone() {
     waits.say(place(2, 2), write(0, 3));
     drop(waits);
     let mut next = door.raw();
-    assert_eq!(next.attach(token, 3), StorageAnswer::Done);
+    assert!(next.attaches(token, 3));
     let id = next.say(place(0, 0), write(0, 4));
     assert_eq!(next.answer(PATIENCE), Some((id, StorageAnswer::Done)));
     assert_eq!(block_of(&device, 0), 4);
     // A connection that is lost ends the life for all others: what it was to bring will not come.
     let mut lost = door.raw();
-    assert_eq!(lost.attach(token, 3), StorageAnswer::Done);
+    assert!(lost.attaches(token, 3));
     drop(lost);
     let begun = Instant::now();
     let mut number = 1;
@@ -141,7 +141,7 @@ fn forged_places_are_refused() {
     let (door, device) = (Door::new(), Gated::new(false));
     let token = door.all(&device);
     let mut raw = door.raw();
-    assert_eq!(raw.attach(token, 1), StorageAnswer::Done);
+    assert!(raw.attaches(token, 1));
     let forged = [
         Place { queue: 1, number: 0, first: 0 },
         Place { queue: u32::MAX, number: 0, first: 0 },
@@ -161,6 +161,12 @@ fn forged_places_are_refused() {
     assert_eq!(raw.answer(PATIENCE), Some((id, StorageAnswer::Done)));
     assert!(matches!(raw.attach(token, 0), StorageAnswer::Failed { .. }));
     assert_eq!(block_of(&device, 0), 1);
+    // What failed has ended, and was not carried out.
+    raw.say(place(1, 0), write(BLOCKS, 9));
+    assert!(matches!(raw.answer(PATIENCE), Some((_, StorageAnswer::Failed { .. }))));
+    let StorageAnswer::Attached { carried } = raw.attach(token, 2) else { panic!("it lasts") };
+    assert_eq!((carried.life, carried.low), (1, 2));
+    assert_eq!([0, 1, 2].map(|number| carried.has(number)), [true, false, false]);
 }
 
 /// What may wait has an end; what does not fit is answered, and its program begins a new life.
@@ -169,7 +175,7 @@ fn there_is_an_end_of_what_waits() {
     let (door, device) = (Door::new(), Gated::new(false));
     let token = door.all(&device);
     let mut raw = door.raw();
-    assert_eq!(raw.attach(token, 1), StorageAnswer::Done);
+    assert!(raw.attaches(token, 1));
     raw.say(place(1, 1), write(0, 1));
     while door.tokens.waiting.load(Ordering::SeqCst) == 0 {
         thread::sleep(Duration::from_millis(1));
@@ -178,7 +184,7 @@ fn there_is_an_end_of_what_waits() {
     let id = raw.say(place(2, 1), write(0, 1));
     assert_eq!(raw.answer(PATIENCE), Some((id, failed(libc::EAGAIN))));
     door.tokens.waiting.fetch_sub(MOST_WAITING - BLOCK_SIZE, Ordering::SeqCst);
-    assert_eq!(raw.attach(token, 2), StorageAnswer::Done);
+    assert!(raw.attaches(token, 2));
     let begun = Instant::now();
     while door.tokens.waiting.load(Ordering::SeqCst) > 0 {
         assert!(begun.elapsed() < PATIENCE, "what is over takes no room");
@@ -206,7 +212,8 @@ fn a_connection_carries_65536_queues() {
         let (version, token) = (PROTOCOL_VERSION, *token);
         let call = StorageCall::Attach { version, token, queue, life: 1 };
         raw.end.sender.send(ToService::Storage { id: raw.id, call }).unwrap();
-        assert_eq!(raw.answer(PATIENCE), Some((raw.id, StorageAnswer::Done)));
+        let answer = raw.answer(PATIENCE).unwrap().1;
+        assert!(matches!(answer, StorageAnswer::Attached { .. }));
     }
     let each = resident().saturating_sub(before) / CONNECTION_MAX_QUEUES as u64;
     assert!(each <= 1024, "{each} bytes for an idle queue");
@@ -228,7 +235,7 @@ fn a_connection_without_a_grant_is_closed() {
     let lines = Lines::new(door.place.clone());
     let queue = Queue::open(lines.clone(), token, RequestOrder::Merging).unwrap();
     let mut raw = door.raw();
-    assert_eq!(raw.attach(token, 1), StorageAnswer::Done);
+    assert!(raw.attaches(token, 1));
     door.grants.revoke(1, &token).unwrap();
     let begun = Instant::now();
     while !matches!(raw.end.receiver.recv(Some(PATIENCE)), Ok(Received::Closed)) {
@@ -329,4 +336,77 @@ fn histories_have_an_order() {
 #[test]
 fn histories_without_an_order_are_noticed() {
     assert!(out_of_order(RequestOrder::Unordered, 60) > 0);
+}
+
+/// Two writes of one block, of which one is on its way to the disk and the other one waits behind
+/// it, when the connections break: how each was answered, and the queue.
+fn broken(door: &Door, device: &Arc<Gated>, token: Token, end: impl FnOnce()) -> Queue {
+    let queue = door.queue(token, RequestOrder::Merging);
+    device.shut(Some(1));
+    let write = |byte: u8| {
+        let turn = queue.turn(Kind::Write, [BLOCK_SIZE], false);
+        queue.write(&turn, &[(3 * BLOCK_BYTES, &[byte; BLOCK_SIZE])], false).unwrap_err()
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| write(1));
+        device.wait_for_one();
+        let second = scope.spawn(|| write(2));
+        while door.tokens.waiting.load(Ordering::SeqCst) < 2 * BLOCK_SIZE {
+            thread::sleep(Duration::from_millis(1));
+        }
+        door.cut();
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(200));
+            device.shut(None);
+        });
+        assert!(first.join().unwrap().kept && second.join().unwrap().kept);
+        end();
+    });
+    assert!(queue.has_unanswered());
+    queue
+}
+
+/// A write whose answer was lost is not written again: another one may have come over it. What was
+/// not carried out is, in the next life, and before any further call.
+#[test]
+fn what_was_carried_out_is_not_repeated() {
+    let (door, device) = (Door::new(), Gated::new(false));
+    let token = door.all(&device);
+    let queue = broken(&door, &device, token, || ());
+    let Next::Life(queue, done) = queue.again() else { panic!("the grant lasts") };
+    assert_eq!((done, queue.has_unanswered()), (Ok(()), false));
+    assert_eq!(*lock(&device.log), [1, 2]);
+    queue.write_at(3 * BLOCK_BYTES, &[3; BLOCK_SIZE], false).unwrap();
+    assert_eq!(*lock(&device.log), [1, 2, 3]);
+    queue.flush().unwrap();
+    assert!(queue.is_flushed());
+}
+
+/// Also where the grant has ended meanwhile: what was not carried out is left to the caller.
+#[test]
+fn the_rest_of_an_ended_grant_is_left() {
+    let (door, device) = (Door::new(), Gated::new(false));
+    let token = door.all(&device);
+    let end = || drop(door.grants.revoke(1, &token).unwrap());
+    let queue = broken(&door, &device, token, end);
+    let Next::Over(left, doubt) = queue.again() else { panic!("the grant has ended") };
+    assert_eq!((left.len(), doubt), (1, Ok(())));
+    assert_eq!((left[0].offset, left[0].data[0]), (3 * BLOCK_BYTES, 2));
+    assert_eq!(*lock(&device.log), [1]);
+}
+
+/// A queue that somebody else with the token has taken over does not say what became of a write.
+#[test]
+fn writes_of_a_queue_that_was_taken_over_are_in_doubt() {
+    let (door, device) = (Door::new(), Gated::new(false));
+    let token = door.all(&device);
+    let queue = broken(&door, &device, token, || ());
+    let mut other = door.raw();
+    assert!(other.attaches(token, 2));
+    other.say(place(0, 0), write(3, 7));
+    assert_eq!(other.answer(PATIENCE).unwrap().1, StorageAnswer::Done);
+    drop(other);
+    let Next::Life(queue, done) = queue.again() else { panic!("the grant lasts") };
+    assert_eq!((done, queue.has_unanswered()), (Err(Error::Posix(libc::EIO)), false));
+    assert_eq!((lock(&device.log).clone(), block_of(&device, 3)), (vec![1, 7], 7));
 }

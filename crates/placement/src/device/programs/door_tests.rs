@@ -6,7 +6,7 @@ use crate::device::programs::grants::{HostGrants, Tokens};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, Result};
 use siftfs_device::{Device, MemDevice};
 use siftfs_device_target::{Lines, Queue, RequestOrder, TargetPlace};
-use siftfs_transport::{CallerEnd, Listener, Received, TransportOptions, connect};
+use siftfs_transport::{CallerEnd, Listener, Received, Sender, TransportOptions, connect};
 use siftfs_wire::{
     BlockProtocol, FromService, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall, ToService,
     Token,
@@ -29,13 +29,15 @@ pub struct Gated {
     shut: Mutex<Option<u8>>,
     changed: Condvar,
     waits: AtomicUsize,
+    /// The first byte of each write that was carried out.
+    pub log: Mutex<Vec<u8>>,
     slow: bool,
 }
 
 impl Gated {
     pub fn new(slow: bool) -> Arc<Self> {
-        let (shut, changed, waits) = Default::default();
-        Arc::new(Self { memory: MemDevice::new(AREA), shut, changed, waits, slow })
+        let (shut, changed, waits, log) = Default::default();
+        Arc::new(Self { memory: MemDevice::new(AREA), shut, changed, waits, log, slow })
     }
 
     pub fn shut(&self, byte: Option<u8>) {
@@ -72,6 +74,7 @@ impl Device for Gated {
             shut = self.changed.wait(shut).unwrap();
         }
         drop(shut);
+        lock(&self.log).extend(data.first());
         for (at, block) in (offset..).step_by(BLOCK_SIZE).zip(data.chunks(BLOCK_SIZE)) {
             self.memory.write(at, block, fua)?;
             if self.slow {
@@ -86,6 +89,9 @@ impl Device for Gated {
     }
 }
 
+/// What cuts each connection.
+type Connections = Arc<Mutex<Vec<Arc<dyn Sender<FromService>>>>>;
+
 /// A target that admits programs alone.
 pub struct Door {
     pub tokens: Arc<Tokens>,
@@ -93,6 +99,7 @@ pub struct Door {
     pub place: TargetPlace,
     ending: Arc<AtomicBool>,
     pub refused: Arc<AtomicUsize>,
+    connections: Connections,
     accepting: Option<JoinHandle<()>>,
     _dir: TempDir,
 }
@@ -105,10 +112,20 @@ impl Door {
         let listener = Listener::<BlockProtocol>::bind(&address, &options).unwrap();
         let place = TargetPlace { address, volume: "any".into(), options, secured: None };
         let (ending, refused) = <(Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
-        let own = (tokens.clone(), ending.clone(), refused.clone());
+        let connections = Connections::default();
+        let own = (tokens.clone(), ending.clone(), refused.clone(), connections.clone());
         let accepting = thread::spawn(move || accept(&listener, &own));
         let grants = HostGrants::new(&tokens);
-        Self { tokens, grants, place, ending, refused, accepting: Some(accepting), _dir: dir }
+        Self {
+            tokens,
+            grants,
+            place,
+            ending,
+            refused,
+            connections,
+            accepting: Some(accepting),
+            _dir: dir,
+        }
     }
 
     pub fn grant(&self, lease: u64, runs: Vec<BlockRun>, device: &Arc<Gated>) -> Token {
@@ -124,6 +141,11 @@ impl Door {
         Queue::open(Lines::new(self.place.clone()), token, order).unwrap()
     }
 
+    /// All connections that there are break.
+    pub fn cut(&self) {
+        lock(&self.connections).drain(..).for_each(|sender| sender.cut());
+    }
+
     pub fn raw(&self) -> Raw {
         let end = connect::<BlockProtocol>(&self.place.address, &self.place.options).unwrap();
         Raw { end, id: 0 }
@@ -137,14 +159,15 @@ impl Drop for Door {
     }
 }
 
-type Shared = (Arc<Tokens>, Arc<AtomicBool>, Arc<AtomicUsize>);
+type Shared = (Arc<Tokens>, Arc<AtomicBool>, Arc<AtomicUsize>, Connections);
 
-fn accept(listener: &Listener<BlockProtocol>, (tokens, ending, refused): &Shared) {
+fn accept(listener: &Listener<BlockProtocol>, (tokens, ending, refused, connections): &Shared) {
     thread::scope(|scope| {
         while !ending.load(Ordering::SeqCst) {
             let Some(mut end) = listener.accept(Some(Duration::from_millis(20))).unwrap() else {
                 continue;
             };
+            lock(connections).push(end.sender.clone());
             let refused = refused.clone();
             let refused = move |_: &Error| {
                 refused.fetch_add(1, Ordering::SeqCst);
@@ -184,6 +207,10 @@ impl Raw {
                 return answer;
             }
         }
+    }
+
+    pub fn attaches(&mut self, token: Token, life: u64) -> bool {
+        matches!(self.attach(token, life), StorageAnswer::Attached { .. })
     }
 
     pub fn answer(&mut self, within: Duration) -> Option<(u64, StorageAnswer)> {

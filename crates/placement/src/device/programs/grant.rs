@@ -9,7 +9,7 @@ use crate::device::programs::queue::Queue;
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{AlignedBuf, Device};
-use siftfs_wire::Token;
+use siftfs_wire::{Carried, Token};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -20,6 +20,8 @@ pub(super) struct Grant {
     table: RwLock<Option<Table>>,
     /// It lasts no more, or is about to end.
     over: AtomicBool,
+    /// It has ended, and what was written is durable.
+    flushed: AtomicBool,
     /// The order of its requests.
     pub queue: Queue<Request>,
     /// Taken to read by writes of whole blocks, and to write by those that keep a part of one: what
@@ -31,12 +33,22 @@ pub(super) struct Grant {
     pub unflushed: AtomicBool,
 }
 
+/// What a grant was, at its end.
+pub(super) struct Ended {
+    /// How many runs it had.
+    pub runs: usize,
+    /// Requests that waited, and are over.
+    pub waited: Vec<Request>,
+    /// Whether anything was written.
+    pub settled: Result<bool>,
+}
+
 impl Grant {
     /// Of these blocks, with nothing done under it.
     pub fn new(token: Token, table: Table) -> Self {
-        let (over, patching, written, unflushed) = Default::default();
+        let (over, flushed, patching, written, unflushed) = Default::default();
         let (table, queue) = (RwLock::new(Some(table)), Queue::new());
-        Self { token, table, over, queue, patching, written, unflushed }
+        Self { token, table, over, flushed, queue, patching, written, unflushed }
     }
 
     /// Has nobody ended it?
@@ -90,13 +102,31 @@ impl Grant {
         settled.map(|()| written)
     }
 
-    /// Ends it: how many runs it had, and whether anything was written.
-    pub fn end(&self) -> (usize, Result<bool>) {
+    /// Ends it. Nothing runs under it when this returns.
+    pub fn end(&self) -> Ended {
         self.over.store(true, Ordering::Release);
-        let ended = self.table.write().unwrap_or_else(PoisonError::into_inner).take();
-        match ended {
-            Some(table) => (table.runs.len(), self.settle_on(&*table.device)),
-            None => (0, Ok(false)),
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        // What waits for the end may rely on what was written, so it waits for the flush, too.
+        let waited = self.queue.close();
+        match table.take() {
+            Some(ended) => {
+                let settled = self.settle_on(&*ended.device);
+                self.flushed.store(settled.is_ok(), Ordering::Release);
+                Ended { runs: ended.runs.len(), waited, settled }
+            }
+            None => Ended { runs: 0, waited, settled: Ok(false) },
+        }
+    }
+
+    /// What was carried out of its last life, when it has ended, which is waited for.
+    ///
+    /// # Errors
+    /// Refused: what was written may not be durable.
+    pub fn has_ended(&self) -> Result<Carried> {
+        let _ended = self.table();
+        match self.flushed.load(Ordering::Acquire) {
+            true => Ok(self.queue.told()),
+            false => Err(Error::Refused("nothing is granted so".into())),
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::device::calls::lock;
 use crate::device::programs::attached::dismiss;
-use crate::device::programs::grant::Grant;
+use crate::device::programs::grant::{Ended, Grant};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;
-use siftfs_wire::{GRANT_MAX_RUNS, Token};
-use std::collections::HashMap;
+use siftfs_wire::{Carried, GRANT_MAX_RUNS, Token};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -20,6 +20,8 @@ const TERM: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of half a token.
 const HALF: usize = 16;
+/// Grants that have ended and are remembered.
+const MOST_ENDED: usize = 4096;
 /// Grants of one host.
 const MOST_GRANTS: usize = 64 << 10;
 /// Runs of all grants of one host.
@@ -31,6 +33,7 @@ pub(crate) struct Tokens {
     /// Drawn at random: the first half of every token of this process.
     process: OnceLock<[u8; HALF]>,
     grants: Mutex<HashMap<Token, Arc<Grant>>>,
+    ended: Mutex<EndedGrants>,
     /// What was written under a grant that has ended could not be made durable.
     broken: AtomicBool,
     /// Where programs reach this process, if that is not where hosts do.
@@ -40,6 +43,32 @@ pub(crate) struct Tokens {
     looked: Mutex<Option<Instant>>,
     /// Bytes of all requests that wait.
     pub(super) waiting: Arc<AtomicUsize>,
+}
+
+/// What a token stands for.
+pub(super) enum Found {
+    Grant(Arc<Grant>),
+    /// A grant that has ended, and what was carried out under it.
+    Ended(Carried),
+}
+
+/// The grants that ended last.
+#[derive(Default)]
+struct EndedGrants {
+    carried: HashMap<Token, Carried>,
+    order: VecDeque<Token>,
+}
+
+impl EndedGrants {
+    fn note(&mut self, token: Token, carried: Carried) {
+        self.carried.insert(token, carried);
+        self.order.push_back(token);
+        if self.order.len() > MOST_ENDED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.carried.remove(&oldest);
+        }
+    }
 }
 
 impl Tokens {
@@ -53,18 +82,31 @@ impl Tokens {
         self.programs.clone()
     }
 
-    /// What is granted by this token.
+    /// What is granted by this token, or was.
     ///
     /// # Errors
-    /// `ESTALE` if the grant has ended, and what was written under it is durable. Refused: there is
-    /// no such grant.
-    pub(super) fn find(&self, token: &Token) -> Result<Arc<Grant>> {
-        let grant = lock(&self.grants).get(token).cloned();
-        grant.ok_or_else(|| match self.of_ended(token).lost {
-            true => Error::Refused("nothing is granted so".into()),
+    /// `ESTALE`: the grant has ended long ago, and what was written under it is durable. Refused:
+    /// there is no such grant.
+    pub(super) fn find(&self, token: &Token) -> Result<Found> {
+        if let Some(grant) = lock(&self.grants).get(token).cloned() {
+            return Ok(Found::Grant(grant));
+        }
+        if let Some(carried) = lock(&self.ended).carried.get(token) {
+            return Ok(Found::Ended(*carried));
+        }
+        match self.of_ended(token).lost {
+            true => Err(Error::Refused("nothing is granted so".into())),
             // Its end has made durable what was written.
-            false => Error::Posix(libc::ESTALE),
-        })
+            false => Err(Error::Posix(libc::ESTALE)),
+        }
+    }
+
+    fn note_end(&self, grant: &Grant) {
+        // Not before: a token that is not there is one whose end has made everything durable.
+        lock(&self.grants).remove(&grant.token);
+        if let Ok(carried) = grant.has_ended() {
+            lock(&self.ended).note(grant.token, carried);
+        }
     }
 
     /// A request waits for others of this grant, which may never come.
@@ -204,13 +246,13 @@ impl HostGrants {
     /// under this one.
     fn end(&self, own: &mut Own, lease: u64) -> Result<bool> {
         let Some(grant) = own.by_lease.remove(&lease) else { return Ok(false) };
-        lock(&self.tokens.grants).remove(&grant.token);
-        dismiss(grant.queue.close());
-        let (runs, settled) = grant.end();
+        let Ended { runs, waited, settled } = grant.end();
+        dismiss(waited);
         own.runs -= runs;
         if settled.is_err() {
             self.tokens.broken.store(true, Ordering::Release);
         }
+        self.tokens.note_end(&grant);
         settled
     }
 

@@ -18,6 +18,13 @@ fn grants() -> (Arc<Tokens>, HostGrants) {
     (tokens, grants)
 }
 
+fn found(tokens: &Tokens, token: &Token) -> Arc<Grant> {
+    match tokens.find(token) {
+        Ok(Found::Grant(grant)) => grant,
+        _ => panic!("it was granted"),
+    }
+}
+
 fn memory() -> Arc<dyn Device> {
     Arc::new(MemDevice::new(120 * BLOCK_BYTES))
 }
@@ -44,7 +51,7 @@ fn a_range_is_granted_or_not() {
         let last = runs.len() - 1;
         runs.swap(0, last);
         let token = grants.grant(round, (true, runs), &device, AREA).unwrap();
-        let grant = grants.tokens.find(&token).unwrap();
+        let grant = found(&grants.tokens, &token);
         for _ in 0..50 {
             let (offset, len) = (rng.below(100 * BLOCK_BYTES), rng.below(9 * BLOCK_BYTES) as u32);
             let blocks = offset / BLOCK_BYTES..(offset + u64::from(len)).div_ceil(BLOCK_BYTES);
@@ -105,7 +112,7 @@ fn what_was_written_is_durable_at_the_end() {
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
     let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
-    let grant = tokens.find(&token).unwrap();
+    let grant = found(&tokens, &token);
     let settled = |written, lost| Ok(Settled { written, lost });
     assert_eq!(grants.settle(1, &token), settled(false, false));
     carry_out(&grant, write(0, 5000, 1)).unwrap();
@@ -118,7 +125,7 @@ fn what_was_written_is_durable_at_the_end() {
     assert_eq!(grants.settle(1, &[0; 32]), settled(true, true), "of another process");
     drop(grants);
     assert_eq!(disk.pending().len(), 0);
-    assert!(!grant.lasts() && tokens.find(&token).is_err());
+    assert!(!grant.lasts() && matches!(tokens.find(&token), Ok(Found::Ended(_))));
     let next = HostGrants::new(&tokens);
     assert_eq!(next.settle(1, &token), settled(true, false), "its end has flushed it");
     assert_eq!(next.revoke(1, &token), settled(true, false));
@@ -130,7 +137,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
     let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
-    carry_out(&tokens.find(&token).unwrap(), write(0, 4096, 1)).unwrap();
+    carry_out(&found(&tokens, &token), write(0, 4096, 1)).unwrap();
     disk.cut_now();
     drop(grants);
     let next = HostGrants::new(&tokens);
@@ -143,7 +150,7 @@ fn parts_of_blocks_keep_the_rest() {
     let (tokens, grants) = grants();
     let device = memory();
     let token = grants.grant(1, (true, vec![run(0, 8)]), &device, AREA).unwrap();
-    let grant = tokens.find(&token).unwrap();
+    let grant = found(&tokens, &token);
     for round in 0..200u64 {
         let byte = (round % 250) as u8;
         carry_out(&grant, write(0, 8192, byte)).unwrap();
@@ -190,7 +197,7 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
     let device: Arc<dyn Device> = slow.clone();
     for lease in 0..40 {
         let token = grants.grant(lease, (true, vec![run(3, 1)]), &device, AREA).unwrap();
-        let grant = tokens.find(&token).unwrap();
+        let grant = found(&tokens, &token);
         thread::scope(|scope| {
             for _ in 0..2 {
                 let write = || carry_out(&grant, write(3 * BLOCK_BYTES, 4096, 0xee));
@@ -206,4 +213,27 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
             assert!(bytes == [lease as u8; BLOCK_SIZE], "lease {lease}");
         });
     }
+}
+
+/// Of the grants that ended last it is known what was carried out; of others, that they ended.
+#[test]
+fn grants_that_ended_are_remembered_for_a_while() {
+    let (tokens, grants) = grants();
+    let device = memory();
+    let token = |lease| {
+        let token = grants.grant(lease, (true, vec![run(0, 1)]), &device, AREA).unwrap();
+        assert!(found(&tokens, &token).queue.attach(lease + 1).1.is_ok());
+        grants.revoke(lease, &token).unwrap();
+        token
+    };
+    let first = token(0);
+    assert!(matches!(tokens.find(&first), Ok(Found::Ended(_))));
+    let last = (1..=MOST_ENDED as u64).map(token).last().unwrap();
+    assert!(matches!(tokens.find(&first), Err(Error::Posix(libc::ESTALE))));
+    assert!(matches!(tokens.find(&last), Ok(Found::Ended(_))));
+    let mut other = last;
+    other[31] ^= 1;
+    assert!(matches!(tokens.find(&other), Err(Error::Posix(libc::ESTALE))), "as good as ended");
+    other[0] ^= 1;
+    assert!(matches!(tokens.find(&other), Err(Error::Refused(_))));
 }

@@ -8,7 +8,7 @@
 
 use crate::device::calls::lock;
 use siftfs_base::{Error, Result};
-use siftfs_wire::{Place, QUEUE_WINDOW, UNORDERED};
+use siftfs_wire::{Carried, Place, QUEUE_WINDOW, UNORDERED};
 use std::mem;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,8 +31,12 @@ struct Order<T> {
     life: u64,
     /// No request of it is carried out any more.
     ended: bool,
+    /// The life whose numbers these are: the last one of which a request has come.
+    of: u64,
     /// The lowest number that has not ended.
     low: u64,
+    /// Bit `i`: the number `low - 64 + i` was carried out, which a request that failed was not.
+    carried: u128,
     /// Bit `i`: the number `low + i` has come.
     come: u64,
     /// Bit `i`: the number `low + i` has ended.
@@ -61,7 +65,9 @@ impl<T: Waits> Queue<T> {
         let order = Order {
             life: 0,
             ended: true,
+            of: 0,
             low: 0,
+            carried: 0,
             come: 0,
             done: 0,
             running: 0,
@@ -73,28 +79,34 @@ impl<T: Waits> Queue<T> {
 
     /// A connection is to bring requests of this life. Of a newer one than there was, it is the
     /// first: this returns when nothing runs that began before. What waited is over: it is to be
-    /// answered, and not done.
+    /// answered, and not done. What was carried out is told until a request of this life comes.
     ///
     /// # Errors
-    /// Refused: there is a newer life. `ESTALE`: this one has ended, or there is no further one.
-    pub fn attach(&self, life: u64) -> (Vec<T>, Result<()>) {
+    /// Refused: there is a newer life. `EAGAIN`: this one has ended. `ESTALE`: there is no further
+    /// one.
+    pub fn attach(&self, life: u64) -> (Vec<T>, Result<Carried>) {
         let mut order = lock(&self.order);
-        if life < order.life && order.life < u64::MAX {
+        if order.life == u64::MAX {
+            return (Vec::new(), Err(Error::Posix(libc::ESTALE)));
+        }
+        if life < order.life {
             return (Vec::new(), Err(Error::Refused("the grant's queue has a newer life".into())));
         }
-        if life <= order.life {
-            return (Vec::new(), order.is_of(life));
+        if life == order.life {
+            let lasts = order.is_of(life).map_err(|_| Error::Posix(libc::EAGAIN));
+            return (Vec::new(), lasts.map(|()| order.told()));
         }
         let over = order.end();
         order.life = life;
         while order.running > 0 {
             order = self.drained.wait(order).unwrap_or_else(PoisonError::into_inner);
             if order.life != life {
-                return (over, Err(Error::Posix(libc::ESTALE)));
+                let errno = if order.life == u64::MAX { libc::ESTALE } else { libc::EAGAIN };
+                return (over, Err(Error::Posix(errno)));
             }
         }
-        (order.low, order.come, order.done, order.ended) = (0, 0, 0, false);
-        (over, Ok(()))
+        order.ended = false;
+        (over, Ok(order.told()))
     }
 
     /// A request of this life comes.
@@ -105,6 +117,9 @@ impl<T: Waits> Queue<T> {
         let mut order = lock(&self.order);
         order.is_of(life)?;
         let place = request.place();
+        if order.of != life {
+            (order.of, order.low, order.carried, order.come, order.done) = (life, 0, 0, 0, 0);
+        }
         if place.number != UNORDERED {
             order.take(place)?;
         }
@@ -120,19 +135,24 @@ impl<T: Waits> Queue<T> {
         Ok(Turn::Waits { first })
     }
 
-    /// A request that had begun has ended. What may begin now, which has begun with this.
+    /// A request that had begun has ended, and was `carried` out if it did not fail. What may begin
+    /// now, which has begun with this.
     ///
     /// # Panics
     /// If none had begun.
-    pub fn ended(&self, life: u64, number: u64) -> Vec<T> {
+    pub fn ended(&self, life: u64, number: u64, carried: bool) -> Vec<T> {
         let mut order = lock(&self.order);
         order.running = order.running.checked_sub(1).expect("what ends has begun");
         if order.running == 0 {
             self.drained.notify_all();
         }
+        if number == UNORDERED || order.of != life {
+            return Vec::new();
+        }
+        order.count(number, carried);
         match order.is_of(life) {
-            Ok(()) if number != UNORDERED => order.count(number),
-            _ => Vec::new(),
+            Ok(()) => order.begin(),
+            Err(_) => Vec::new(),
         }
     }
 
@@ -148,6 +168,11 @@ impl<T: Waits> Queue<T> {
         order.life = u64::MAX;
         self.drained.notify_all();
         order.end()
+    }
+
+    /// What was carried out of the last life of which a request has come.
+    pub fn told(&self) -> Carried {
+        lock(&self.order).told()
     }
 
     /// What to do about requests that wait for others which do not come: ends the life of a queue
@@ -195,21 +220,30 @@ impl<T: Waits> Order<T> {
         Ok(())
     }
 
-    /// A number has ended. What may begin now, which has begun with this.
-    fn count(&mut self, number: u64) -> Vec<T> {
-        self.done |= 1 << (number - self.low);
+    /// A number has ended.
+    fn count(&mut self, number: u64, carried: bool) {
+        let at = number - self.low;
+        self.done |= 1 << at;
+        self.carried |= u128::from(carried) << (at + QUEUE_WINDOW);
         let ended = self.done.trailing_ones();
         self.low += u64::from(ended);
+        self.carried = self.carried.checked_shr(ended).unwrap_or(0);
         self.done = self.done.checked_shr(ended).unwrap_or(0);
         self.come = self.come.checked_shr(ended).unwrap_or(0);
-        if self.waiting.is_empty() {
-            return Vec::new();
-        }
         self.still = Instant::now();
+    }
+
+    /// What may begin now, which has begun with this.
+    fn begin(&mut self) -> Vec<T> {
         let low = self.low;
         let begins: Vec<T> = self.waiting.extract_if(.., |w| w.place().first <= low).collect();
         self.running += begins.len() as u32;
         begins
+    }
+
+    fn told(&self) -> Carried {
+        let Self { of: life, low, carried, .. } = *self;
+        Carried { life, low, before: carried as u64, from: (carried >> QUEUE_WINDOW) as u64 }
     }
 }
 

@@ -49,7 +49,7 @@ fn groups_run_one_after_the_other() {
             } else if let Some(number) = running.iter().nth(rng.below(4) as usize).copied() {
                 running.remove(&number);
                 ended.insert(number);
-                queue.ended(1, number)
+                queue.ended(1, number, true)
             } else {
                 continue;
             };
@@ -71,10 +71,10 @@ fn what_may_begin_begins_at_once() {
     assert!(!begins(2, 1), "behind one that runs");
     assert!(!begins(3, 3));
     assert!(begins(1, 0), "of the group that runs");
-    assert_eq!(queue.ended(1, 1), vec![]);
-    assert_eq!(queue.ended(1, 0), vec![ask(2, 1)]);
-    assert_eq!(queue.ended(1, 2), vec![ask(3, 3)]);
-    assert_eq!(queue.ended(1, 3), vec![]);
+    assert_eq!(queue.ended(1, 1, true), vec![]);
+    assert_eq!(queue.ended(1, 0, true), vec![ask(2, 1)]);
+    assert_eq!(queue.ended(1, 2, true), vec![ask(3, 3)]);
+    assert_eq!(queue.ended(1, 3, true), vec![]);
     assert!(begins(4, 4));
 }
 
@@ -94,12 +94,12 @@ fn numbers_that_have_no_place_are_refused() {
     refused(0, 0);
     assert!(matches!(queue.arrive(1, ask(2, 2)), Ok(Turn::Waits { first: true })));
     refused(2, 2);
-    assert!(queue.ended(1, 0).is_empty());
+    assert!(queue.ended(1, 0, true).is_empty());
     refused(0, 0);
     refused(QUEUE_WINDOW + 1, 0);
     assert!(matches!(queue.arrive(1, ask(QUEUE_WINDOW, 0)), Ok(Turn::Begins(_))));
     assert!(matches!(queue.arrive(1, ask(1, 1)), Ok(Turn::Begins(_))));
-    assert_eq!(queue.ended(1, 1), vec![ask(2, 2)]);
+    assert_eq!(queue.ended(1, 1, true), vec![ask(2, 2)]);
 }
 
 /// Against a list of what came and what ended, with the window full again and again.
@@ -117,7 +117,7 @@ fn the_window_moves_as_a_list_would() {
         let running: Vec<u64> = all.iter().filter(|(_, e)| !**e).map(|(n, _)| *n).collect();
         if !running.is_empty() && rng.below(4) > 0 {
             let ends = running[rng.below(running.len() as u64) as usize];
-            queue.ended(1, ends);
+            queue.ended(1, ends, true);
             all.insert(ends, true);
         }
         while all.get(&low) == Some(&true) {
@@ -136,10 +136,10 @@ fn a_request_in_no_order_runs_at_once() {
         assert!(matches!(queue.arrive(1, ask(UNORDERED, 0)), Ok(Turn::Begins(_))));
     }
     assert!(matches!(queue.arrive(1, ask(0, 0)), Ok(Turn::Begins(_))));
-    assert!(queue.ended(1, UNORDERED).is_empty());
+    assert!(queue.ended(1, UNORDERED, true).is_empty());
     assert!(matches!(queue.arrive(1, ask(1, 1)), Ok(Turn::Waits { .. })));
-    assert!(queue.ended(1, UNORDERED).is_empty());
-    assert_eq!(queue.ended(1, 0), vec![ask(1, 1)]);
+    assert!(queue.ended(1, UNORDERED, true).is_empty());
+    assert_eq!(queue.ended(1, 0, true), vec![ask(1, 1)]);
 }
 
 /// A new life waits for what runs of the last one, whose rest is over.
@@ -159,15 +159,16 @@ fn a_new_life_begins_when_nothing_of_the_last_one_runs() {
     assert_eq!(early.err(), Some(Error::Posix(libc::ESTALE)));
     // The number of the test's own call, whose turn came before the new life.
     let stray = lock(&queue.order).running - 1;
-    (0..stray).for_each(|_| drop(queue.ended(1, 5)));
-    assert!(queue.ended(1, 0).is_empty());
+    (0..stray).for_each(|_| drop(queue.ended(1, 5, true)));
+    assert!(queue.ended(1, 0, true).is_empty());
     let (over, attached) = next.join().unwrap();
-    assert_eq!((over, attached), (vec![ask(1, 1)], Ok(())));
+    let carried = Carried { life: 1, low: 1, before: 1 << 63, from: 0 };
+    assert_eq!((over, attached), (vec![ask(1, 1)], Ok(Carried { from: 1 << 4, ..carried })));
     assert_eq!(queue.arrive(1, ask(2, 0)).err(), Some(Error::Posix(libc::ESTALE)));
     assert!(matches!(queue.arrive(2, ask(0, 0)), Ok(Turn::Begins(_))));
     assert!(matches!(queue.attach(1).1, Err(Error::Refused(_))), "an older one");
     assert!(queue.attach(2).1.is_ok(), "a further connection of this one");
-    assert!(queue.ended(2, 0).is_empty());
+    assert!(queue.ended(2, 0, true).is_empty());
 }
 
 /// A number that does not come ends the life, after a time in which nothing moves; a request that
@@ -179,11 +180,11 @@ fn a_number_that_never_comes_ends_the_life() {
     assert!(matches!(queue.arrive(1, ask(0, 0)), Ok(Turn::Begins(_))));
     assert!(matches!(queue.arrive(1, ask(2, 2)), Ok(Turn::Waits { .. })));
     assert_eq!(queue.look(Duration::ZERO), Some(vec![]), "one runs");
-    assert!(queue.ended(1, 0).is_empty());
+    assert!(queue.ended(1, 0, true).is_empty());
     assert_eq!(queue.look(Duration::from_secs(1000)), Some(vec![]), "it may come yet");
     assert_eq!(queue.look(Duration::ZERO), Some(vec![ask(2, 2)]));
     assert_eq!(queue.arrive(1, ask(1, 1)).err(), Some(Error::Posix(libc::ESTALE)));
-    assert_eq!(queue.attach(1).1, Err(Error::Posix(libc::ESTALE)));
+    assert_eq!(queue.attach(1).1, Err(Error::Posix(libc::EAGAIN)));
     assert!(queue.attach(2).1.is_ok());
 }
 
@@ -196,4 +197,33 @@ fn nothing_is_attached_to_what_is_closed() {
         assert_eq!(queue.attach(life).1, Err(Error::Posix(libc::ESTALE)), "{life}");
     }
     assert_eq!(queue.arrive(1, ask(0, 0)).err(), Some(Error::Posix(libc::ESTALE)));
+}
+
+/// What was carried out of the last life that had requests is told, to each life until one comes.
+#[test]
+fn what_was_carried_out_is_told() {
+    let queue = queue();
+    let mut rng = Rng::new(9);
+    let mut carried = BTreeSet::new();
+    for number in 0..200 {
+        assert!(matches!(queue.arrive(1, ask(number, 0)), Ok(Turn::Begins(_))));
+        let done = rng.chance(70);
+        if number != 150 {
+            queue.ended(1, number, done);
+            carried.extend(done.then_some(number));
+        }
+    }
+    let told = |life| queue.attach(life).1.unwrap();
+    assert_eq!(queue.end_life(1), vec![]);
+    // One that ends after its life counts, too.
+    queue.ended(1, 150, true);
+    carried.insert(150);
+    for life in 2..5 {
+        let told = told(life);
+        assert_eq!((told.life, told.low), (1, 200));
+        assert!((136..200).all(|number| told.has(number) == carried.contains(&number)));
+    }
+    assert!(matches!(queue.arrive(4, ask(0, 0)), Ok(Turn::Begins(_))));
+    queue.ended(4, 0, false);
+    assert_eq!(told(5), Carried { life: 4, low: 1, before: 0, from: 0 });
 }

@@ -4,7 +4,7 @@
 use crate::calls::Calls;
 use crate::place::TargetPlace;
 use siftfs_base::{Error, Result};
-use siftfs_wire::{PROTOCOL_VERSION, StorageAnswer, StorageCall, Token};
+use siftfs_wire::{Carried, PROTOCOL_VERSION, StorageAnswer, StorageCall, Token};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,14 @@ pub(super) struct Attached {
     pub queue: u32,
 }
 
+/// What came of an attach, with what was carried out of the last life.
+pub(super) enum Begun {
+    /// The queue is open.
+    Attached(Attached, Carried),
+    /// The grant has ended, and what was written is durable.
+    Ended(Carried),
+}
+
 impl Lines {
     /// None yet.
     pub fn new(place: TargetPlace) -> Arc<Self> {
@@ -42,7 +50,8 @@ impl Lines {
     ///
     /// # Errors
     /// No target is there, it does not admit this program, or nothing is granted so any more.
-    pub(super) fn attach(&self, at: usize, token: Token, life: u64) -> Result<Attached> {
+    /// `EAGAIN`: the life has ended.
+    pub(super) fn attach(&self, at: usize, token: Token, life: u64) -> Result<Begun> {
         let first = self.attach_once(at, token, life);
         match first {
             // The target ends a connection on which nothing is granted, perhaps just now.
@@ -51,13 +60,16 @@ impl Lines {
         }
     }
 
-    fn attach_once(&self, at: usize, token: Token, life: u64) -> Result<Attached> {
+    fn attach_once(&self, at: usize, token: Token, life: u64) -> Result<Begun> {
         let line = self.line(at)?;
         let queue = line.queues.fetch_add(1, Ordering::Relaxed);
         let version = PROTOCOL_VERSION;
         let attach = StorageCall::Attach { version, token, queue, life };
         match line.calls.call(attach)? {
-            StorageAnswer::Done => Ok(Attached { line, queue }),
+            StorageAnswer::Attached { carried } => {
+                Ok(Begun::Attached(Attached { line, queue }, carried))
+            }
+            StorageAnswer::Ended { carried } => Ok(Begun::Ended(carried)),
             StorageAnswer::Failed { error } => Err(error),
             _ => Err(Error::Link("the target answered what was not asked".into())),
         }

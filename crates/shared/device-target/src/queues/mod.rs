@@ -4,7 +4,9 @@
 mod lines;
 mod queue;
 mod sequence;
+mod writes;
 
 pub use lines::Lines;
-pub use queue::{Covered, Kept, Queue, Turn};
+pub use queue::{Covered, Queue, Turn};
 pub use sequence::{Kind, RequestOrder};
+pub use writes::{Failed, Kept, Next};

@@ -1,20 +1,18 @@
 //! What a host has granted to a program, as the program's threads read and write it.
 
-use crate::device::{PIECE, copy, pieces, reads};
-use crate::queues::lines::{Attached, LINES, Lines, lock, of_this_thread};
+use crate::device::{PIECE, copy, reads};
+use crate::queues::lines::{Attached, Begun, LINES, Lines, lock, of_this_thread};
 use crate::queues::sequence::{Kind, RequestOrder, Sequence, Taken};
-use crate::unflushed::{Unflushed, Written};
-use siftfs_base::{BLOCK_SIZE, Error, Result};
+use crate::unflushed::Unflushed;
+use siftfs_base::{Error, Result};
 use siftfs_wire::{StorageAnswer, StorageCall, Token};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-const EAGAIN: i32 = 11;
-const ESTALE: i32 = 116;
+pub(super) const EAGAIN: i32 = 11;
+pub(super) const ESTALE: i32 = 116;
 /// Requests of one call that are under way at once.
-const WINDOW: usize = 16;
-/// Bytes that are kept unflushed at most; a write that finds more of them flushes first.
-const MOST_UNFLUSHED: u64 = 16 << 20;
+pub(super) const WINDOW: usize = 16;
 
 /// Reads and writes what one grant names, with offsets in bytes of the area, as long as the grant
 /// lasts.
@@ -28,23 +26,14 @@ const MOST_UNFLUSHED: u64 = 16 << 20;
 /// flushed may be lost, if the target has died, and is kept here. [`Error::Refused`]: a byte is not
 /// granted.
 pub struct Queue {
-    lines: Arc<Lines>,
-    token: Token,
-    life: u64,
+    pub(super) lines: Arc<Lines>,
+    pub(super) token: Token,
+    pub(super) life: u64,
     attached: [Mutex<Option<Attached>>; LINES],
-    sequence: Sequence,
+    pub(super) sequence: Sequence,
     /// Held to read by calls that the target orders, and to write by those that it cannot.
     alone: RwLock<()>,
-    unflushed: Mutex<Unflushed>,
-}
-
-/// A write that is not known to be durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// First byte of the area.
-    pub offset: u64,
-    /// Its bytes.
-    pub data: Vec<u8>,
+    pub(super) unflushed: Mutex<Unflushed>,
 }
 
 /// What a flush that begins now covers.
@@ -52,7 +41,7 @@ pub struct Covered(Vec<u64>);
 
 /// A call's place beside other calls of the queue, until it is dropped.
 pub struct Turn<'a> {
-    kind: Kind,
+    pub(super) kind: Kind,
     _held: Held<'a>,
 }
 
@@ -73,7 +62,7 @@ impl Queue {
         Ok(queue)
     }
 
-    fn of(
+    pub(super) fn of(
         lines: Arc<Lines>,
         (token, life): (Token, u64),
         order: RequestOrder,
@@ -84,19 +73,14 @@ impl Queue {
         Self { lines, token, life, attached, sequence, alone, unflushed }
     }
 
-    /// Begins a new life, after the last one has ended: what is kept is so still. No call of the
-    /// last life is carried out any more when this returns.
-    ///
-    /// # Errors
-    /// As [`Queue::open`], with what is kept, in the order of the writes.
-    pub fn again(self) -> std::result::Result<Self, (Error, Vec<Kept>)> {
-        let Self { lines, token, life, sequence, unflushed, .. } = self;
-        let unflushed = unflushed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let next = Self::of(lines, (token, life + 1), sequence.order(), unflushed);
-        match next.attached() {
-            Ok(_) => Ok(next),
-            Err(error) => Err((error, next.kept())),
+    /// Opens the queue for the first time in its life.
+    pub(super) fn begin(&self) -> Result<Begun> {
+        let at = of_this_thread();
+        let begun = self.lines.attach(at, self.token, self.life)?;
+        if let (Begun::Attached(attached, _), Some(own)) = (&begun, self.attached.get(at)) {
+            *lock(own) = Some(attached.clone());
         }
+        Ok(begun)
     }
 
     /// The queue on the calling thread's connection.
@@ -107,23 +91,10 @@ impl Queue {
         if let Some(attached) = &*own {
             return Ok(attached.clone());
         }
-        let attached = self.lines.attach(at, self.token, self.life)?;
-        Ok(own.insert(attached).clone())
-    }
-
-    /// What is not known to be durable, in the order of the writes.
-    pub fn kept(&self) -> Vec<Kept> {
-        let all = lock(&self.unflushed).all();
-        let bytes = |Written { offset, len, blocks }: Written| {
-            let (mut data, mut block) = (Vec::new(), [0; BLOCK_SIZE]);
-            for from in blocks {
-                from.copy_to(&mut block);
-                data.extend_from_slice(&block);
-            }
-            data.truncate(len as usize);
-            Kept { offset, data }
-        };
-        all.into_iter().map(bytes).collect()
+        match self.lines.attach(at, self.token, self.life)? {
+            Begun::Attached(attached, _) => Ok(own.insert(attached).clone()),
+            Begun::Ended(_) => Err(Error::Posix(ESTALE)),
+        }
     }
 
     /// Is everything durable that was written?
@@ -133,7 +104,8 @@ impl Queue {
 
     /// Something else is about to make durable what was answered.
     pub fn covers(&self) -> Covered {
-        Covered(lock(&self.unflushed).covered())
+        let ended_below = self.sequence.ended_below();
+        Covered(lock(&self.unflushed).covered(ended_below))
     }
 
     /// It has.
@@ -174,7 +146,7 @@ impl Queue {
         let calls: Vec<_> = parts.iter().flat_map(|(at, buf)| reads(0, *at, buf.len())).collect();
         let mut answers = Vec::new();
         for window in calls.chunks(WINDOW) {
-            answers.extend(self.ordered(turn.kind, &ranges, window.to_vec(), || ())?);
+            answers.extend(self.ordered(turn.kind, &ranges, window.to_vec(), |_| ())?);
         }
         let mut answers = answers.into_iter();
         for (_, buf) in parts {
@@ -189,47 +161,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Writes each part at its byte of the area, all of one call; `durable` makes them durable
-    /// before it returns.
-    ///
-    /// # Errors
-    /// Above. Any part may be written then.
-    ///
-    /// # Panics
-    /// If the turn is not one for this.
-    pub fn write(&self, turn: &Turn<'_>, parts: &[(u64, &[u8])], durable: bool) -> Result<()> {
-        assert_eq!(turn.kind, Kind::Write, "a write has a turn to write");
-        if lock(&self.unflushed).bytes() > MOST_UNFLUSHED {
-            self.flush()?;
-        }
-        let ranges: Vec<_> = parts.iter().map(|(at, data)| *at..*at + data.len() as u64).collect();
-        let all: Vec<_> = parts.iter().flat_map(|(at, data)| pieces(*at, data)).collect();
-        let mut done = Ok(());
-        for window in all.chunks(WINDOW) {
-            let call = |piece: &Written| {
-                let Written { offset, len, blocks } = piece.clone();
-                StorageCall::Write { device: 0, offset, len, durable, blocks }
-            };
-            let calls = window.iter().map(call).collect();
-            let mut numbers = Vec::new();
-            let keep = || {
-                // In the order in which the target carries out what meets.
-                let mut unflushed = lock(&self.unflushed);
-                numbers.extend(window.iter().map(|piece| unflushed.keep(piece.clone())));
-            };
-            let answers = self.ordered(turn.kind, &ranges, calls, keep)?;
-            for (number, answer) in numbers.into_iter().zip(answers) {
-                let one = is_done(answer);
-                match &one {
-                    Ok(()) => lock(&self.unflushed).answered(number, durable),
-                    Err(_) => lock(&self.unflushed).refused(number),
-                }
-                done = done.and(one);
-            }
-        }
-        done
-    }
-
     /// One call that reads one range.
     ///
     /// # Errors
@@ -237,15 +168,6 @@ impl Queue {
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let turn = self.turn(Kind::Read, [buf.len()], false);
         self.read(&turn, &mut [(offset, buf)])
-    }
-
-    /// One call that writes one range.
-    ///
-    /// # Errors
-    /// As [`Queue::write`].
-    pub fn write_at(&self, offset: u64, data: &[u8], durable: bool) -> Result<()> {
-        let turn = self.turn(Kind::Write, [data.len()], false);
-        self.write(&turn, &[(offset, data)], durable)
     }
 
     /// Makes durable every write that was answered before.
@@ -267,12 +189,12 @@ impl Queue {
 
     /// Requests of one call, all under way at once. Room on the connection is there before they
     /// have numbers: what has a number is sent without a wait for those behind it.
-    fn ordered(
+    pub(super) fn ordered(
         &self,
         kind: Kind,
         ranges: &[Range<u64>],
         calls: Vec<StorageCall>,
-        noted: impl FnOnce(),
+        noted: impl FnOnce(&Taken),
     ) -> Result<Vec<StorageAnswer>> {
         let Attached { line, queue } = self.attached().map_err(|error| self.noted(error))?;
         let ids = line.calls.ask(calls.len()).map_err(|error| self.noted(error))?;
@@ -286,7 +208,7 @@ impl Queue {
                 StorageAnswer::Failed { error } if is_end(error) => {
                     return Err(self.noted(error.clone()));
                 }
-                _ => self.sequence.answered(taken.place(queue, at).number),
+                _ => self.sequence.answered(taken.place(queue, at)),
             }
         }
         Ok(answers)
@@ -303,7 +225,7 @@ impl Queue {
 
 /// Does this say that the queue's life has ended? A request that finds no room at the target is in
 /// no order any more.
-fn is_end(error: &Error) -> bool {
+pub(super) fn is_end(error: &Error) -> bool {
     matches!(error, Error::Link(_) | Error::Posix(ESTALE | EAGAIN))
 }
 
@@ -311,7 +233,7 @@ fn requests_of(len: usize) -> usize {
     len.div_ceil(PIECE)
 }
 
-fn is_done(answer: StorageAnswer) -> Result<()> {
+pub(super) fn is_done(answer: StorageAnswer) -> Result<()> {
     match answer {
         StorageAnswer::Done => Ok(()),
         StorageAnswer::Failed { error } => Err(error),
@@ -319,6 +241,6 @@ fn is_done(answer: StorageAnswer) -> Result<()> {
     }
 }
 
-fn odd(why: &str) -> Error {
+pub(super) fn odd(why: &str) -> Error {
     Error::Link(why.into())
 }

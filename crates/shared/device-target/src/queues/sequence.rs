@@ -49,6 +49,8 @@ struct State {
     low: u64,
     /// Bit `i`: the number `low + i` is answered.
     answered: u64,
+    /// All below have ended: the first number of a group of which a request was answered.
+    ended_below: u64,
     group: Group,
     broken: bool,
 }
@@ -82,7 +84,7 @@ impl Sequence {
         kind: Kind,
         ranges: &[Range<u64>],
         count: usize,
-        noted: impl FnOnce(),
+        noted: impl FnOnce(&Taken),
     ) -> Result<Taken> {
         let count = count as u64;
         assert!(count <= QUEUE_WINDOW, "a call takes a part of the window");
@@ -93,9 +95,10 @@ impl Sequence {
         if state.broken {
             return Err(Error::Link("the queue's life has ended".into()));
         }
-        noted();
         if self.order == RequestOrder::Unordered {
-            return Ok(Taken { first: 0, numbers: UNORDERED..UNORDERED });
+            let taken = Taken { first: 0, numbers: UNORDERED..UNORDERED };
+            noted(&taken);
+            return Ok(taken);
         }
         let next = state.next;
         // What was answered has ended before whatever is sent now.
@@ -107,15 +110,23 @@ impl Sequence {
         ranges.iter().for_each(|range| set.insert(range.start, range.end));
         let first = group.first;
         state.next = next + count;
-        Ok(Taken { first, numbers: next..state.next })
+        let taken = Taken { first, numbers: next..state.next };
+        noted(&taken);
+        Ok(taken)
+    }
+
+    /// All numbers below this have ended at the target, answered or not.
+    pub fn ended_below(&self) -> u64 {
+        lock(&self.state).ended_below
     }
 
     /// A request was answered, and had ended before.
-    pub fn answered(&self, number: u64) {
+    pub fn answered(&self, Place { number, first, .. }: Place) {
         if number == UNORDERED {
             return;
         }
         let mut state = lock(&self.state);
+        state.ended_below = state.ended_below.max(first);
         let Some(at) = number.checked_sub(state.low) else { return };
         state.answered |= 1 << at;
         let ended = state.answered.trailing_ones();
@@ -149,6 +160,11 @@ impl Taken {
             first => first + at as u64,
         };
         Place { queue, number, first: self.first }
+    }
+
+    /// The number of the call's request at this index, if it is in an order.
+    pub fn number(&self, at: usize) -> Option<u64> {
+        Some(self.place(0, at).number).filter(|number| *number != UNORDERED)
     }
 
     /// A place in no order, for a flush, which covers what was answered before.

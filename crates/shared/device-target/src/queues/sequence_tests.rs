@@ -5,9 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 fn take(sequence: &Sequence, kind: Kind, range: Range<u64>) -> (u64, u64) {
-    let taken = sequence.take(kind, &[range], 1, || ()).unwrap();
+    let taken = sequence.take(kind, &[range], 1, |_| ()).unwrap();
     let Place { number, first, .. } = taken.place(0, 0);
     (number, first)
+}
+
+fn answered(sequence: &Sequence, number: u64) {
+    sequence.answered(Place { queue: 0, number, first: 0 });
 }
 
 /// The group's first number of each of these calls, while none of them is answered.
@@ -53,12 +57,12 @@ fn a_call_behind_the_answers_of_all_begins_a_group_for_free() {
     let sequence = Sequence::new(RequestOrder::Merging);
     assert_eq!(take(&sequence, Kind::Write, 0..4), (0, 0));
     assert_eq!(take(&sequence, Kind::Write, 0..4), (1, 1));
-    sequence.answered(0);
+    answered(&sequence, 0);
     assert_eq!(take(&sequence, Kind::Write, 8..9), (2, 1));
-    sequence.answered(2);
+    answered(&sequence, 2);
     assert_eq!(take(&sequence, Kind::Write, 7..8), (3, 1));
-    sequence.answered(3);
-    sequence.answered(1);
+    answered(&sequence, 3);
+    answered(&sequence, 1);
     assert_eq!(take(&sequence, Kind::Read, 100..104), (4, 4));
     assert_eq!(take(&sequence, Kind::Write, 0..4), (5, 4), "the old group is forgotten");
 }
@@ -73,7 +77,7 @@ fn a_group_has_an_end() {
     for at in 0..MOST_RANGES as u64 / 8 + 1 {
         let ranges: Vec<_> =
             (0..8).map(|piece| 16 * at + 2 * piece..16 * at + 2 * piece + 1).collect();
-        let taken = sequence.take(Kind::Write, &ranges, 1, || ()).unwrap();
+        let taken = sequence.take(Kind::Write, &ranges, 1, |_| ()).unwrap();
         last = taken.place(0, 0).first;
     }
     assert_eq!(last, MOST_RANGES as u64 / 8);
@@ -86,7 +90,7 @@ fn the_window_is_waited_for() {
     for at in 0..QUEUE_WINDOW {
         take(&sequence, Kind::Write, at..at + 1);
     }
-    sequence.answered(1);
+    answered(&sequence, 1);
     let (own, taken) = (sequence.clone(), Arc::new(AtomicBool::new(false)));
     let told = taken.clone();
     let waits = thread::spawn(move || {
@@ -96,12 +100,12 @@ fn the_window_is_waited_for() {
     });
     thread::sleep(Duration::from_millis(30));
     assert!(!taken.load(Ordering::SeqCst));
-    sequence.answered(0);
+    answered(&sequence, 0);
     assert_eq!(waits.join().unwrap(), (QUEUE_WINDOW, 0));
     assert_eq!(take(&sequence, Kind::Read, 900..901).0, QUEUE_WINDOW + 1);
     let own = sequence.clone();
     let waits = thread::spawn(move || {
-        own.take(Kind::Read, std::slice::from_ref(&(0..1)), 1, || ()).is_err()
+        own.take(Kind::Read, std::slice::from_ref(&(0..1)), 1, |_| ()).is_err()
     });
     thread::sleep(Duration::from_millis(30));
     sequence.breaks();
@@ -112,9 +116,22 @@ fn the_window_is_waited_for() {
 fn several_requests_of_a_call_have_numbers_of_one_group() {
     let sequence = Sequence::new(RequestOrder::Basic);
     take(&sequence, Kind::Write, 0..1);
-    let taken = sequence.take(Kind::Write, std::slice::from_ref(&(0..9)), 3, || ()).unwrap();
+    let taken = sequence.take(Kind::Write, std::slice::from_ref(&(0..9)), 3, |_| ()).unwrap();
     let places: Vec<_> = (0..3).map(|at| taken.place(7, at)).collect();
     assert_eq!(places.iter().map(|place| place.number).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(places.iter().all(|place| (place.queue, place.first) == (7, 1)));
     assert_eq!(take(&sequence, Kind::Write, 0..1), (4, 4));
+}
+
+/// The answer to a request says that all groups before its own have ended.
+#[test]
+fn an_answer_says_what_has_ended() {
+    let sequence = Sequence::new(RequestOrder::Basic);
+    for number in 0..4 {
+        assert_eq!(take(&sequence, Kind::Write, 0..1), (number, number));
+    }
+    assert_eq!(sequence.ended_below(), 0);
+    sequence.answered(Place { queue: 0, number: 2, first: 2 });
+    sequence.answered(Place { queue: 0, number: 0, first: 0 });
+    assert_eq!(sequence.ended_below(), 2);
 }
