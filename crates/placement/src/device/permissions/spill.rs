@@ -128,8 +128,9 @@ impl Spill {
 }
 
 impl Slots {
-    /// Makes sure that `more` slots can be taken, with memory to note that they are free again. The file has room for all slots from when there
-    /// are more of them than `frames`: until then no leaf leaves memory.
+    /// Makes sure that `more` slots can be taken, with memory to note that they are free again. The
+    /// file has room for all slots from when there are more of them than `frames`: until then no
+    /// leaf leaves memory.
     ///
     /// # Errors
     /// I/O, `ENOSPC` among them: the file has no room for them.

@@ -81,7 +81,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// For an area of so many blocks, of which nobody has any. The scratch file is made in
+    /// For an area of this many blocks, of which nobody has any. The scratch file is made in
     /// `folder`, has no name, and grows when the leaves have no room in memory.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Permissions {
         self.store.tree.bytes() + books.owners.bytes() + books.places.slots.bytes()
     }
 
-    /// Has the index room for so many bytes more?
+    /// Has the index room for these bytes more?
     fn room(&self, books: &Books, bytes: usize) -> Result<()> {
         match self.index_bytes(books) + bytes <= self.memory.index {
             true => Ok(()),

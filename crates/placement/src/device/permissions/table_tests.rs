@@ -243,7 +243,7 @@ fn what_is_alike_costs_next_to_nothing() {
     assert!(table.counts().bytes < 32 << 10, "{:?}", table.counts());
 }
 
-/// As many owners as there may be, with a block each, in leaves of their own.
+/// The most owners that there may be have a block each, in leaves of their own.
 #[test]
 fn many_owners_have_bounded_memory() {
     let memory = Memory { leaves: 4 << 20, index: 64 << 20 };

@@ -55,7 +55,7 @@ fn place(number: u64) -> usize {
 }
 
 impl Tree {
-    /// Of so large an area that it has this many leaves; nobody has anything.
+    /// Of an area that has this many leaves; nobody has anything.
     pub fn new(leaves: u64) -> Self {
         let branches = leaves.div_ceil(FANOUT * FANOUT);
         let branches = (0..branches).map(|_| Branch::new()).collect();
