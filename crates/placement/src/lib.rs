@@ -8,6 +8,7 @@ mod options;
 mod volume;
 
 pub use device::calls::DeviceEnd;
+pub use device::permissions;
 pub use device::replay::Replay;
 pub use device::server::{Listener, OpenMedia, Server, ServerOptions};
 pub use device::storage::OpenStorage;

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod counts;
+pub mod permissions;
 pub mod programs;
 pub mod replay;
 pub mod server;
