@@ -1,7 +1,7 @@
 //! What the Runtime asks of the target that has the volume's storage, for programs that use it by
 //! themselves.
 
-use siftfs_base::{BlockRun, Result};
+use siftfs_base::{BlockRun, InodeNr, Result};
 use siftfs_proto::LeaseId;
 
 /// What admits a program to what is granted.
@@ -25,12 +25,12 @@ pub struct Written {
 /// The target that has the volume's storage, as far as programs use it by themselves. Never called
 /// with the state lock held; waits for the target where that is away.
 pub trait DirectPlane: Send + Sync {
-    /// Grants these blocks of the area under a name that has no grant, to be read, and to be
+    /// Grants these blocks of a file under a name that has no grant, to be read, and to be
     /// written too if that is said. Answers what admits the program.
     ///
     /// # Errors
     /// Refused: too much is granted. Any other error says that the storage is lost for good.
-    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<Admits>;
+    fn grant(&self, named: (LeaseId, InodeNr), write: bool, runs: Vec<BlockRun>) -> Result<Admits>;
 
     /// Makes durable what was written under a grant and answered.
     ///

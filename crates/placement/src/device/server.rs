@@ -17,6 +17,8 @@ use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{
     BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Urgency,
 };
+use std::env;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,13 +54,17 @@ pub struct ServerOptions {
     /// Where programs reach this process ([`Server::program`]), as hosts tell them; without it,
     /// where hosts do.
     pub programs: Option<String>,
+    /// A folder for scratch files without names: of the table of grants, what does not fit into
+    /// memory.
+    pub scratch: PathBuf,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         let clock = Arc::new(SystemClock::default());
         let (replay, names, storage, programs) = Default::default();
-        Self { patience: Duration::from_secs(5), replay, clock, names, storage, programs }
+        let (patience, scratch) = (Duration::from_secs(5), env::temp_dir());
+        Self { patience, replay, clock, names, storage, programs, scratch }
     }
 }
 
@@ -117,7 +123,7 @@ impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
         let (tally, stopping, waiting, hosts) = Default::default();
-        let tokens = Tokens::new(options.programs.clone()).into();
+        let tokens = Tokens::new(options.programs.clone(), options.scratch.clone()).into();
         Self { media, options, tally, stopping, waiting, hosts, tokens }
     }
 

@@ -120,8 +120,8 @@ impl StorageSession {
                 let info = self.device(device)?.describe();
                 Ok(StorageAnswer::Described { info })
             }
-            StorageCall::Grant { lease, write, runs } => {
-                let token = self.grant(lease, write, runs)?;
+            StorageCall::Grant { lease, file, write, runs } => {
+                let token = self.grant((lease, file), write, runs)?;
                 Ok(StorageAnswer::Granted { token, programs: self.grants.programs() })
             }
             StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
@@ -130,13 +130,13 @@ impl StorageSession {
     }
 
     /// Blocks of the area for a program. The host's role is held meanwhile.
-    fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Token> {
+    fn grant(&self, named: (u64, u64), write: bool, runs: Vec<BlockRun>) -> Result<Token> {
         let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
         }
         let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
-        self.grants.grant(lease, (write, runs), area, self.area()?)
+        self.grants.grant(named, (write, runs), area, self.area()?)
     }
 
     /// Where the area lies on its device.

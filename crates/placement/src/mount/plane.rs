@@ -1,6 +1,6 @@
 //! The target that has a volume's storage, as the Runtime asks it for programs.
 
-use siftfs_base::{BlockRun, Result};
+use siftfs_base::{BlockRun, InodeNr, Result};
 use siftfs_device_target::{Settled, Target};
 use siftfs_proto::LeaseId;
 use siftfs_runtime::{Admits, DirectPlane, Written};
@@ -14,8 +14,13 @@ pub(super) fn plane(target: Arc<Target>) -> Arc<dyn DirectPlane> {
 }
 
 impl DirectPlane for Plane {
-    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<Admits> {
-        let granted = self.0.grant(lease.0, write, runs)?;
+    fn grant(
+        &self,
+        (lease, file): (LeaseId, InodeNr),
+        write: bool,
+        runs: Vec<BlockRun>,
+    ) -> Result<Admits> {
+        let granted = self.0.grant((lease.0, file.into()), write, runs)?;
         Ok(Admits { token: granted.token, target: granted.place.to_string() })
     }
 

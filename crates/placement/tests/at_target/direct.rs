@@ -409,7 +409,9 @@ fn forged(rng: &mut Rng, lane: &Lane, granted: &[u64]) -> (StorageCall, bool) {
     let may = device == 0 && inside;
     match rng.below(12) {
         0 => (StorageCall::Discard { device, offset, len: len.into() }, false),
-        1 => (StorageCall::Grant { lease: rng.below(9), write: true, runs: vec![] }, false),
+        1 => {
+            (StorageCall::Grant { lease: rng.below(9), file: 12, write: true, runs: vec![] }, false)
+        }
         2 => (StorageCall::Revoke { lease, token }, false),
         3 => (StorageCall::Settle { lease, token }, false),
         4 => (StorageCall::Attach { version: PROTOCOL_VERSION, token, queue: 0, life: 0 }, false),

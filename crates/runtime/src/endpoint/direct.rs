@@ -63,7 +63,7 @@ impl Call<'_> {
             self.use_lease(&mut st, lease)?;
             Ok(offer(&mut st, ino)?)
         })?;
-        let granted = at_target(plane, (lease, true), runs)?;
+        let granted = at_target(plane, (lease, ino), true, runs)?;
         runtime.lock().leases.direct.granted(ino);
         runtime.lease_ended.notify_all();
         Ok(granted)
@@ -119,7 +119,7 @@ impl Call<'_> {
             }
             runs
         };
-        let granted = at_target(plane, (id, false), runs)?;
+        let granted = at_target(plane, (id, ino), false, runs)?;
         runtime.lock().leases.direct.readers.granted(id);
         runtime.lease_ended.notify_all();
         Ok(granted)
@@ -149,11 +149,12 @@ fn ask_to_read(st: &mut State, file: Target, reader: Reader) -> Result<(InodeNr,
 /// `EAGAIN` if it does not. Any other error says that the storage is lost for good.
 fn at_target(
     plane: &dyn DirectPlane,
-    (id, write): (LeaseId, bool),
+    named: (LeaseId, InodeNr),
+    write: bool,
     runs: Vec<DirectRun>,
 ) -> Result<Direct> {
     let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
-    match plane.grant(id, write, blocks.collect()) {
+    match plane.grant(named, write, blocks.collect()) {
         Ok(Admits { token, target }) => Ok(Direct { token, target, runs }),
         Err(Error::Refused(why)) => {
             tracing::warn!(why, "the target grants nothing");

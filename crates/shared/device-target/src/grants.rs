@@ -52,15 +52,20 @@ impl Target {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants blocks of the area under a number that has no grant. A caller that has the token that
+    /// Grants a file's blocks of the area under a number that has no grant. A caller that has the token that
     /// is answered, and connects where that says, may read them, and `write` them if so said, until
     /// [`Target::revoke`], or until this host's connection is lost.
     ///
     /// # Errors
     /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error
     /// says that the storage is lost for good.
-    pub fn grant(&self, lease: u64, write: bool, runs: Vec<BlockRun>) -> Result<Granted> {
-        match self.calls(&[StorageCall::Grant { lease, write, runs }])?.pop() {
+    pub fn grant(
+        &self,
+        (lease, file): (u64, u64),
+        write: bool,
+        runs: Vec<BlockRun>,
+    ) -> Result<Granted> {
+        match self.calls(&[StorageCall::Grant { lease, file, write, runs }])?.pop() {
             Some(StorageAnswer::Granted { token, programs }) => {
                 self.granted().insert(lease, token);
                 let place = self.place();

@@ -52,7 +52,7 @@ variants!(BlockProtocol: StorageCall {
     6 => Flush { device },
     7 => Discard { device, offset, len },
     8 => Describe { device },
-    9 => Grant { lease, write, runs },
+    9 => Grant { lease, file, write, runs },
     10 => Settle { lease, token },
     11 => Revoke { lease, token },
     12 => Attach { version, token, queue, life },

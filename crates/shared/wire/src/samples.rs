@@ -106,9 +106,10 @@ pub fn storage_calls() -> Vec<StorageCall> {
         StorageCall::Flush { device },
         StorageCall::Discard { device, offset, len: u64::MAX },
         StorageCall::Describe { device },
-        StorageCall::Grant { lease: 5, write: false, runs: vec![] },
+        StorageCall::Grant { lease: 5, file: 12, write: false, runs: vec![] },
         StorageCall::Grant {
             lease: u64::MAX,
+            file: 13,
             write: true,
             runs: vec![BlockRun { start: 1 << 33, len: 9 }, BlockRun { start: 7, len: 1 }],
         },

@@ -166,6 +166,8 @@ pub enum StorageCall {
     Grant {
         /// What the host calls it.
         lease: u64,
+        /// Whose blocks they are. A file has one grant to write, or any number to read.
+        file: u64,
         /// The caller may write them, too.
         write: bool,
         /// Blocks of the area, [`GRANT_MAX_RUNS`] runs at most.

@@ -398,7 +398,10 @@ impl Hostile<'_> {
         let may = device == 0 && (len == 0 || touched.all(|block| homes.contains(&block)));
         match rng.below(12) {
             0 => (StorageCall::Discard { device, offset, len: len.into() }, false),
-            1 => (StorageCall::Grant { lease: rng.below(9), write: true, runs: vec![] }, false),
+            1 => (
+                StorageCall::Grant { lease: rng.below(9), file: 12, write: true, runs: vec![] },
+                false,
+            ),
             2 => (StorageCall::Revoke { lease: rng.below(9), token }, false),
             3 => (StorageCall::Settle { lease: rng.below(9), token }, false),
             4 => (StorageCall::Describe { device }, false),

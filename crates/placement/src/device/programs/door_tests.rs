@@ -106,7 +106,8 @@ pub struct Door {
 
 impl Door {
     pub fn new() -> Self {
-        let (tokens, dir) = (Arc::<Tokens>::default(), tempfile::tempdir().unwrap());
+        let (tokens, dir) =
+            (Arc::new(Tokens::new(None, std::env::temp_dir())), tempfile::tempdir().unwrap());
         let options = TransportOptions { shared_memory: 0, ..TransportOptions::default() };
         let address = siftfs_transport::Address::Unix(dir.path().join("door"));
         let listener = Listener::<BlockProtocol>::bind(&address, &options).unwrap();
@@ -130,7 +131,7 @@ impl Door {
 
     pub fn grant(&self, lease: u64, runs: Vec<BlockRun>, device: &Arc<Gated>) -> Token {
         let device: Arc<dyn Device> = device.clone();
-        self.grants.grant(lease, (true, runs), &device, 0..AREA).unwrap()
+        self.grants.grant((lease, lease), (true, runs), &device, 0..1 << 40).unwrap()
     }
 
     pub fn all(&self, device: &Arc<Gated>) -> Token {

@@ -35,8 +35,6 @@ pub(super) struct Grant {
 
 /// What a grant was, at its end.
 pub(super) struct Ended {
-    /// How many runs it had.
-    pub runs: usize,
     /// Requests that waited, and are over.
     pub waited: Vec<Request>,
     /// Whether anything was written.
@@ -112,9 +110,9 @@ impl Grant {
             Some(ended) => {
                 let settled = self.settle_on(&*ended.device);
                 self.flushed.store(settled.is_ok(), Ordering::Release);
-                Ended { runs: ended.runs.len(), waited, settled }
+                Ended { waited, settled }
             }
-            None => Ended { runs: 0, waited, settled: Ok(false) },
+            None => Ended { waited, settled: Ok(false) },
         }
     }
 

@@ -2,6 +2,7 @@
 //! (`docs/design/target.md`, "The data plane").
 
 use crate::device::calls::lock;
+use crate::device::permissions::{Memory, Owner, Permissions};
 use crate::device::programs::attached::dismiss;
 use crate::device::programs::grant::{Ended, Grant};
 use crate::device::programs::table::Table;
@@ -10,6 +11,7 @@ use siftfs_device::Device;
 use siftfs_wire::{Carried, GRANT_MAX_RUNS, Token};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -24,11 +26,10 @@ const HALF: usize = 16;
 const MOST_ENDED: usize = 4096;
 /// Grants of one host.
 const MOST_GRANTS: usize = 64 << 10;
-/// Runs of all grants of one host.
-const MOST_RUNS: usize = 1 << 20;
+/// Memory for the table of one host's grants.
+const MEMORY: Memory = Memory { leaves: 64 << 20, index: 64 << 20 };
 
 /// All grants of this process, by their tokens.
-#[derive(Default)]
 pub(crate) struct Tokens {
     /// Drawn at random: the first half of every token of this process.
     process: OnceLock<[u8; HALF]>,
@@ -38,6 +39,8 @@ pub(crate) struct Tokens {
     broken: AtomicBool,
     /// Where programs reach this process, if that is not where hosts do.
     programs: Option<String>,
+    /// The folder of what does not fit into memory.
+    scratch: PathBuf,
     /// Grants with a request that waits.
     watched: Mutex<Vec<Weak<Grant>>>,
     looked: Mutex<Option<Instant>>,
@@ -72,9 +75,12 @@ impl EndedGrants {
 }
 
 impl Tokens {
-    /// None yet. Programs reach this process at `programs`, or where hosts do.
-    pub fn new(programs: Option<String>) -> Self {
-        Self { programs, ..Self::default() }
+    /// None yet. Programs reach this process at `programs`, or where hosts do. What does not fit
+    /// into memory lies in files without names in `scratch`.
+    pub fn new(programs: Option<String>, scratch: PathBuf) -> Self {
+        let (process, grants, ended, broken) = Default::default();
+        let (watched, looked, waiting) = Default::default();
+        Self { process, grants, ended, broken, programs, scratch, watched, looked, waiting }
     }
 
     /// Where programs reach this process, if that is not where hosts do.
@@ -175,8 +181,24 @@ pub(crate) struct HostGrants {
 
 #[derive(Default)]
 struct Own {
-    by_lease: HashMap<u64, Arc<Grant>>,
-    runs: usize,
+    by_lease: HashMap<u64, Leased>,
+    files: HashMap<u64, Granted>,
+    /// Made with the first grant.
+    permissions: Option<Arc<Permissions>>,
+}
+
+/// A grant, and of which file it is.
+struct Leased {
+    grant: Arc<Grant>,
+    file: u64,
+}
+
+/// What is granted of one file.
+struct Granted {
+    owner: Owner,
+    /// The one grant may write.
+    write: bool,
+    grants: usize,
 }
 
 impl HostGrants {
@@ -191,40 +213,47 @@ impl HostGrants {
     }
 
     /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if
-    /// that is said with them, to be written.
+    /// that is said with them, to be written. They are a file's.
     ///
     /// # Errors
-    /// Refused: the runs are no blocks of the area, the lease has a grant, or there are too many.
+    /// Refused: the runs are no blocks of the area, some are another file's, the lease has a grant,
+    /// the file has one to write, or there is no room for it.
     pub fn grant(
         &self,
-        lease: u64,
+        (lease, file): (u64, u64),
         (write, runs): (bool, Vec<BlockRun>),
         device: &Arc<dyn Device>,
         area: Range<u64>,
     ) -> Result<Token> {
-        let runs = in_order(runs, (area.end - area.start) / BLOCK_BYTES)?;
+        let blocks = (area.end - area.start) / BLOCK_BYTES;
+        let runs = in_order(runs, blocks)?;
         let token = self.tokens.draw()?;
         let mut own = lock(&self.own);
         if own.by_lease.contains_key(&lease) {
             return Err(Error::Refused(format!("the lease {lease} has a grant already")));
         }
-        let all = own.runs + runs.len();
-        if own.by_lease.len() >= MOST_GRANTS || all > MOST_RUNS {
+        if own.by_lease.len() >= MOST_GRANTS {
             return Err(Error::Refused("there are too many grants".into()));
         }
-        let grant =
-            Arc::new(Grant::new(token, Table { device: device.clone(), area, runs, write }));
-        own.runs = all;
-        own.by_lease.insert(lease, grant.clone());
+        let permissions = own.permissions(blocks, &self.tokens.scratch)?;
+        let owner = own.give(&permissions, (file, write), &runs)?;
+        let table = Table { device: device.clone(), area, permissions, owner, write };
+        let grant = Arc::new(Grant::new(token, table));
+        own.by_lease.insert(lease, Leased { grant: grant.clone(), file });
         lock(&self.tokens.grants).insert(token, grant);
         Ok(token)
+    }
+
+    fn of(&self, lease: u64, token: &Token) -> Option<Arc<Grant>> {
+        let own = lock(&self.own);
+        let leased = own.by_lease.get(&lease).filter(|leased| leased.grant.token == *token);
+        leased.map(|leased| leased.grant.clone())
     }
 
     /// Makes durable what was answered, and says whether anything was written since it was said
     /// last.
     pub fn settle(&self, lease: u64, token: &Token) -> Result<Settled> {
-        let grant = lock(&self.own).by_lease.get(&lease).cloned();
-        match grant.filter(|grant| grant.token == *token) {
+        match self.of(lease, token) {
             Some(grant) => grant.settle().map(|written| Settled { written, lost: false }),
             None => Ok(self.tokens.of_ended(token)),
         }
@@ -233,7 +262,7 @@ impl HostGrants {
     /// Ends a grant. When this returns nothing runs under it, and what was written is durable.
     pub fn revoke(&self, lease: u64, token: &Token) -> Result<Settled> {
         let mut own = lock(&self.own);
-        match own.by_lease.get(&lease).filter(|grant| grant.token == *token) {
+        match own.by_lease.get(&lease).filter(|leased| leased.grant.token == *token) {
             Some(_) => {
                 let written = self.end(&mut own, lease)?;
                 Ok(Settled { written, lost: false })
@@ -245,10 +274,10 @@ impl HostGrants {
     /// Ends a grant. The lock is held on, so that a grant of the same blocks comes behind what runs
     /// under this one.
     fn end(&self, own: &mut Own, lease: u64) -> Result<bool> {
-        let Some(grant) = own.by_lease.remove(&lease) else { return Ok(false) };
-        let Ended { runs, waited, settled } = grant.end();
+        let Some(Leased { grant, file }) = own.by_lease.remove(&lease) else { return Ok(false) };
+        let Ended { waited, settled } = grant.end();
         dismiss(waited);
-        own.runs -= runs;
+        own.take_back(file);
         if settled.is_err() {
             self.tokens.broken.store(true, Ordering::Release);
         }
@@ -271,6 +300,53 @@ impl HostGrants {
 impl Drop for HostGrants {
     fn drop(&mut self) {
         self.revoke_all();
+    }
+}
+
+impl Own {
+    fn permissions(&mut self, blocks: u64, scratch: &Path) -> Result<Arc<Permissions>> {
+        if let Some(permissions) = &self.permissions {
+            return Ok(permissions.clone());
+        }
+        let made = Arc::new(Permissions::new(blocks, MEMORY, scratch)?);
+        self.permissions = Some(made.clone());
+        Ok(made)
+    }
+
+    /// Gives a file these blocks, by one grant more.
+    fn give(
+        &mut self,
+        permissions: &Permissions,
+        (file, write): (u64, bool),
+        runs: &[BlockRun],
+    ) -> Result<Owner> {
+        let known = self.files.get(&file);
+        if known.is_some_and(|granted| granted.write || write) {
+            return Err(Error::Refused(format!("the file {file} has a grant already")));
+        }
+        let owner = known.map_or_else(|| permissions.owner(), |granted| Ok(granted.owner))?;
+        let given = permissions.give(owner, runs, true);
+        if let Err(error) = given {
+            if known.is_none() {
+                permissions.take_all(owner)?;
+            }
+            // A scratch file that fails is no end of the host's storage.
+            return Err(Error::Refused(format!("the table of grants: {error}")));
+        }
+        self.files.entry(file).or_insert(Granted { owner, write, grants: 0 }).grants += 1;
+        Ok(owner)
+    }
+
+    /// A grant of the file has ended.
+    fn take_back(&mut self, file: u64) {
+        let granted = self.files.get_mut(&file).expect("a grant is of a file");
+        granted.grants -= 1;
+        if granted.grants == 0 {
+            let permissions = self.permissions.as_ref().expect("something was granted");
+            let taken = permissions.take_all(granted.owner);
+            taken.expect("the owner has been there since its first grant");
+            self.files.remove(&file);
+        }
     }
 }
 

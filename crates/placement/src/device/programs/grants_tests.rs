@@ -13,7 +13,7 @@ fn run(start: u64, len: u64) -> BlockRun {
 }
 
 fn grants() -> (Arc<Tokens>, HostGrants) {
-    let tokens = Arc::<Tokens>::default();
+    let tokens = Arc::new(Tokens::new(None, std::env::temp_dir()));
     let grants = HostGrants::new(&tokens);
     (tokens, grants)
 }
@@ -50,7 +50,7 @@ fn a_range_is_granted_or_not() {
         }
         let last = runs.len() - 1;
         runs.swap(0, last);
-        let token = grants.grant(round, (true, runs), &device, AREA).unwrap();
+        let token = grants.grant((round, round), (true, runs), &device, AREA).unwrap();
         let grant = found(&grants.tokens, &token);
         for _ in 0..50 {
             let (offset, len) = (rng.below(100 * BLOCK_BYTES), rng.below(9 * BLOCK_BYTES) as u32);
@@ -66,6 +66,7 @@ fn a_range_is_granted_or_not() {
             let own = block >= 10 && own.get(block - 10) == Some(&true);
             assert!(own || bytes.iter().all(|byte| *byte == 0), "block {block}");
         }
+        grants.revoke(round, &token).unwrap();
     }
 }
 
@@ -82,11 +83,11 @@ fn runs_that_are_no_blocks_of_the_area_are_refused() {
         vec![run(3, 1); 2],
         vec![run(1, 1); GRANT_MAX_RUNS + 1],
     ] {
-        let refused = grants.grant(1, (true, runs.clone()), &device, AREA);
+        let refused = grants.grant((1, 1), (true, runs.clone()), &device, AREA);
         assert!(matches!(refused, Err(Error::Refused(_))), "{:?}", &runs[..1]);
     }
-    grants.grant(1, (true, vec![run(99, 1), run(0, 1)]), &device, AREA).unwrap();
-    assert!(grants.grant(1, (true, vec![run(5, 1)]), &device, AREA).is_err(), "it has one");
+    grants.grant((1, 1), (true, vec![run(99, 1), run(0, 1)]), &device, AREA).unwrap();
+    assert!(grants.grant((1, 1), (true, vec![run(5, 1)]), &device, AREA).is_err(), "it has one");
 }
 
 #[test]
@@ -95,13 +96,13 @@ fn there_is_an_end_of_grants() {
     let device = memory();
     let many = || (0..50).map(|at| run(2 * at, 1)).collect::<Vec<_>>();
     let mut granted = 0;
-    while grants.grant(granted, (true, many()), &device, AREA).is_ok() {
+    while grants.grant((granted, 7), (false, many()), &device, AREA).is_ok() {
         granted += 1;
     }
-    assert_eq!(granted, MOST_RUNS as u64 / 50);
-    let token = *lock(&grants.own).by_lease[&0].token.first_chunk::<32>().unwrap();
+    assert_eq!(granted, MOST_GRANTS as u64);
+    let token = lock(&grants.own).by_lease[&0].grant.token;
     grants.revoke(0, &token).unwrap();
-    grants.grant(0, (true, many()), &device, AREA).unwrap();
+    grants.grant((0, 7), (false, many()), &device, AREA).unwrap();
 }
 
 /// A grant's end, also with its host, flushes what was written, once; another process's grant may
@@ -111,7 +112,7 @@ fn what_was_written_is_durable_at_the_end() {
     let (tokens, grants) = grants();
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
-    let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
+    let token = grants.grant((1, 1), (true, vec![run(0, 50)]), &device, AREA).unwrap();
     let grant = found(&tokens, &token);
     let settled = |written, lost| Ok(Settled { written, lost });
     assert_eq!(grants.settle(1, &token), settled(false, false));
@@ -136,7 +137,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
     let (tokens, grants) = grants();
     let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
     let device: Arc<dyn Device> = disk.clone();
-    let token = grants.grant(1, (true, vec![run(0, 50)]), &device, AREA).unwrap();
+    let token = grants.grant((1, 1), (true, vec![run(0, 50)]), &device, AREA).unwrap();
     carry_out(&found(&tokens, &token), write(0, 4096, 1)).unwrap();
     disk.cut_now();
     drop(grants);
@@ -149,7 +150,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
 fn parts_of_blocks_keep_the_rest() {
     let (tokens, grants) = grants();
     let device = memory();
-    let token = grants.grant(1, (true, vec![run(0, 8)]), &device, AREA).unwrap();
+    let token = grants.grant((1, 1), (true, vec![run(0, 8)]), &device, AREA).unwrap();
     let grant = found(&tokens, &token);
     for round in 0..200u64 {
         let byte = (round % 250) as u8;
@@ -196,7 +197,7 @@ fn r29_nothing_runs_under_a_grant_that_has_ended() {
     let slow = Arc::new(Slow(MemDevice::new(120 * BLOCK_BYTES)));
     let device: Arc<dyn Device> = slow.clone();
     for lease in 0..40 {
-        let token = grants.grant(lease, (true, vec![run(3, 1)]), &device, AREA).unwrap();
+        let token = grants.grant((lease, lease), (true, vec![run(3, 1)]), &device, AREA).unwrap();
         let grant = found(&tokens, &token);
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -221,7 +222,7 @@ fn grants_that_ended_are_remembered_for_a_while() {
     let (tokens, grants) = grants();
     let device = memory();
     let token = |lease| {
-        let token = grants.grant(lease, (true, vec![run(0, 1)]), &device, AREA).unwrap();
+        let token = grants.grant((lease, lease), (true, vec![run(0, 1)]), &device, AREA).unwrap();
         assert!(found(&tokens, &token).queue.attach(lease + 1).1.is_ok());
         grants.revoke(lease, &token).unwrap();
         token
@@ -236,4 +237,39 @@ fn grants_that_ended_are_remembered_for_a_while() {
     assert!(matches!(tokens.find(&other), Err(Error::Posix(libc::ESTALE))), "as good as ended");
     other[0] ^= 1;
     assert!(matches!(tokens.find(&other), Err(Error::Refused(_))));
+}
+
+/// A block is one file's. A file has one grant that writes, or several that read, which share what
+/// each of them names; the last one's end frees it.
+#[test]
+fn a_block_is_one_files() {
+    let (tokens, grants) = grants();
+    let device = memory();
+    let grant = |lease, file, write, start| {
+        grants.grant((lease, file), (write, vec![run(start, 4)]), &device, AREA)
+    };
+    let refused = |granted: Result<Token>| assert!(matches!(granted, Err(Error::Refused(_))));
+    let writes = grant(1, 10, true, 0).unwrap();
+    refused(grant(2, 11, false, 3));
+    refused(grant(2, 10, false, 50));
+    refused(grant(2, 10, true, 50));
+    let first = grant(2, 11, false, 4).unwrap();
+    let second = grant(3, 11, false, 6).unwrap();
+    refused(grant(4, 11, true, 50));
+    let reads = |token: &Token, block: u64| {
+        let offset = block * BLOCK_BYTES;
+        carry_out(&found(&tokens, token), StorageCall::Read { device: 0, offset, len: 4096 })
+    };
+    for token in [&first, &second] {
+        let own: Vec<u64> = (0..12).filter(|block| reads(token, *block).is_ok()).collect();
+        assert_eq!(own, [4, 5, 6, 7, 8, 9]);
+    }
+    grants.revoke(2, &first).unwrap();
+    assert!(reads(&second, 4).is_ok());
+    refused(grant(4, 12, true, 8));
+    grants.revoke(3, &second).unwrap();
+    let next = grant(4, 12, true, 6).unwrap();
+    assert!(reads(&next, 6).is_ok() && reads(&next, 4).is_err() && reads(&writes, 0).is_ok());
+    grants.revoke(1, &writes).unwrap();
+    grant(5, 11, true, 0).unwrap();
 }

@@ -1,6 +1,7 @@
 //! The blocks of the area that a grant names.
 
-use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
+use crate::device::permissions::{Checked, Owner, Permissions};
+use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::Device;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,8 +10,10 @@ pub(super) struct Table {
     pub device: Arc<dyn Device>,
     /// Where the area lies on the device.
     pub area: Range<u64>,
-    /// In the order of their blocks; none meets another.
-    pub runs: Vec<BlockRun>,
+    /// Who has which block, of all grants.
+    pub permissions: Arc<Permissions>,
+    /// Who they are for.
+    pub owner: Owner,
     /// They may be written, too.
     pub write: bool,
 }
@@ -20,12 +23,9 @@ impl Table {
     pub fn place(&self, offset: u64, len: u64) -> Result<u64> {
         let refuse = || Error::Refused(format!("{len} bytes at byte {offset} of the area"));
         let end = offset.checked_add(len).ok_or_else(refuse)?;
-        let (mut block, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-        let at = self.runs.partition_point(|run| run.end() <= block);
-        let mut runs = self.runs.iter().skip(at);
-        while block < last {
-            let run = runs.next().filter(|run| run.start <= block).ok_or_else(refuse)?;
-            block = run.end();
+        let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        if !blocks.is_empty() && self.permissions.check(self.owner, blocks)? != Checked::Written {
+            return Err(refuse());
         }
         self.area.start.checked_add(offset).ok_or_else(refuse)
     }
