@@ -303,7 +303,9 @@ impl Town {
             let clock: Arc<dyn Clock> = self.clock.clone();
             let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
             let (names, storage) = (vec![NAME.into()], Some(storage));
-            let options = ServerOptions { patience, replay, clock, names, storage, programs: None };
+            let scratch = std::env::temp_dir();
+            let options =
+                ServerOptions { patience, replay, clock, names, storage, programs: None, scratch };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,

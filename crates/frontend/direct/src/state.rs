@@ -181,7 +181,7 @@ impl Opened {
         if state.life == life {
             let done = match state.way.take().map(Way::again) {
                 Some(After::Way(way, done)) => {
-                    state.way = Some(way);
+                    state.way = Some(*way);
                     done
                 }
                 Some(After::Lost(lost)) => self.repeat(state.lease, lost),

@@ -34,7 +34,7 @@ pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>, pub Result<()>);
 /// What follows on a way whose queue's life had ended.
 pub(crate) enum After {
     /// It goes on. What came of the writes that were not answered.
-    Way(Way, Result<()>),
+    Way(Box<Way>, Result<()>),
     /// It is over.
     Lost(Lost),
 }
@@ -50,7 +50,7 @@ impl Way {
     pub fn again(self) -> After {
         let Self { granted, queue } = self;
         match queue.again() {
-            Next::Life(queue, done) => After::Way(Self { granted, queue: *queue }, done),
+            Next::Life(queue, done) => After::Way(Box::new(Self { granted, queue: *queue }), done),
             Next::Over(kept, doubt) => After::Lost(lost(&granted.runs, kept, doubt)),
         }
     }

@@ -321,6 +321,10 @@ pub struct Device {
     /// tcp:HOST:PORT; default: where hosts do
     #[arg(long, value_name = "ADDRESS")]
     pub programs: Option<Address>,
+    /// The folder of a scratch file without a name, for the table of what is granted to programs,
+    /// of which 128 MiB are kept in memory; default: $TMPDIR, or /tmp
+    #[arg(long, value_name = "DIRECTORY")]
+    pub scratch: Option<PathBuf>,
     /// Which machines it talks to over TCP
     #[command(flatten)]
     pub admit: Admit,

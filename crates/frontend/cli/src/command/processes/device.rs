@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -67,13 +68,24 @@ pub fn device(a: &Device) -> Outcome {
     let replay = Replay { mode: a.replay, memory: a.memory };
     let names = vec![name_of(&a.volume), uuid.clone()];
     let (storage, programs) = (Some(storage), doors.programs());
-    let serving = ServerOptions { replay, names, storage, programs, ..ServerOptions::default() };
+    let scratch = scratch(a)?;
+    let more = ServerOptions::default();
+    let serving = ServerOptions { replay, names, storage, programs, scratch, ..more };
     let server = Arc::new(Server::new(Box::new(open), serving));
     announce(a, &uuid, &doors)?;
     serve(&server, doors, &ending)?;
     tracing::info!("ended");
     drop((quota, memory));
     Ok(0)
+}
+
+/// Where scratch files are made.
+fn scratch(a: &Device) -> Result<PathBuf, Failure> {
+    let folder = a.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    match folder.is_dir() {
+        true => Ok(folder),
+        false => Err(Failure::plain(format!("--scratch: {} is no directory", folder.display()))),
+    }
 }
 
 /// Where others reach it.
