@@ -231,15 +231,14 @@ impl Opened {
     /// meanwhile: without it, what is lost is in doubt.
     fn repeat(&self, lease: Option<LeaseId>, Lost(lost, doubt): Lost) -> Result<()> {
         for (offset, bytes) in lost {
-            let again = lease.is_some_and(|lease| {
+            let again = lease.ok_or_else(|| errno(libc::EIO)).and_then(|lease| {
                 let data = bytes.into();
-                let request = Request::LeaseWrite { lease, offset, data, time: None };
-                self.shared.call(request).is_ok()
+                self.shared.call(Request::LeaseWrite { lease, offset, data, time: None })
             });
             self.given.store(true, Ordering::Release);
-            if !again {
+            if let Err(error) = again {
                 self.in_doubt.store(true, Ordering::Release);
-                return Err(errno(libc::EIO));
+                return Err(error);
             }
         }
         doubt
