@@ -1,9 +1,10 @@
 //! The target that has a volume's storage, as the Runtime asks it for programs.
 
-use siftfs_base::{BlockRun, Result};
+use siftfs_base::{RangeSet, Result};
 use siftfs_device_target::{Settled, Target};
-use siftfs_proto::LeaseId;
+use siftfs_proto::{DirectRun, LeaseId};
 use siftfs_runtime::{Admits, DirectPlane, Written};
+use siftfs_wire::GrantRun;
 use std::sync::Arc;
 
 struct Plane(Arc<Target>);
@@ -14,8 +15,12 @@ pub(super) fn plane(target: Arc<Target>) -> Arc<dyn DirectPlane> {
 }
 
 impl DirectPlane for Plane {
-    fn grant(&self, lease: LeaseId, write: bool, runs: Vec<BlockRun>) -> Result<Admits> {
-        let granted = self.0.grant(lease.0, write, runs)?;
+    fn grant(&self, lease: LeaseId, write: bool, runs: &[DirectRun]) -> Result<Admits> {
+        let of = |run: &DirectRun| {
+            let DirectRun { first, block, count: len, fresh } = *run;
+            GrantRun { block, len, first, fresh }
+        };
+        let granted = self.0.grant(lease.0, write, runs.iter().map(of).collect())?;
         Ok(Admits { token: granted.token, target: granted.place.to_string() })
     }
 
@@ -29,5 +34,8 @@ impl DirectPlane for Plane {
 }
 
 fn written(settled: Settled) -> Written {
-    Written { some: settled.written, lost: settled.lost }
+    let Settled { written: some, lost, fresh: runs, end, more } = settled;
+    let mut fresh = RangeSet::new();
+    runs.iter().for_each(|run| fresh.insert(run.first, run.first.saturating_add(run.len)));
+    Written { some, lost, fresh, end, more }
 }

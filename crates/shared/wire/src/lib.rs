@@ -31,8 +31,8 @@ pub use siftfs_status::{
     Urgency,
 };
 pub use storage::{
-    Access, GRANT_MAX_RUNS, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall,
-    StorageDevice, Token,
+    Access, FileRun, GRANT_MAX_FRESH, GRANT_MAX_RUNS, GrantRun, SETTLED_MAX_RUNS,
+    STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token,
 };
 
 /// The block protocol.
@@ -52,7 +52,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.

@@ -2,9 +2,9 @@
 //! are part of the protocol's version; numbers are never used again for something else.
 
 use crate::{
-    Access, BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
-    OriginCounts, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice,
-    ToService, Urgency,
+    Access, BlockProtocol, CheckpointReport, DeviceStatistics, DirectRun, FileRun, FromService,
+    GrantRun, IoCounts, OriginCounts, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
+    StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -64,8 +64,12 @@ variants!(BlockProtocol: StorageAnswer {
     4 => Described { info },
     5 => Failed { error },
     6 => Granted { token, programs },
-    7 => Settled { written, lost },
+    7 => Settled { written, lost, fresh, end, more },
 });
+
+fields!(BlockProtocol: GrantRun { block, len, first, fresh });
+
+fields!(BlockProtocol: FileRun { first, len });
 
 variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {} });
 

@@ -8,8 +8,9 @@ use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_status::Persists;
 use siftfs_wire::{
-    Access, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
-    RegionCounts, ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
+    Access, CheckpointReport, DeviceStatistics, DirectRun, FileRun, FromService, GrantRun,
+    IoCounts, OriginCounts, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
+    StorageDevice, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -107,7 +108,10 @@ pub fn storage_calls() -> Vec<StorageCall> {
         StorageCall::Grant {
             lease: u64::MAX,
             write: true,
-            runs: vec![BlockRun { start: 1 << 33, len: 9 }, BlockRun { start: 7, len: 1 }],
+            runs: vec![
+                GrantRun { block: 1 << 33, len: 9, first: 3, fresh: true },
+                GrantRun { block: 7, len: 1, first: 1 << 31, fresh: false },
+            ],
         },
         StorageCall::Settle { lease: 6, token: [0x3c; 32] },
         StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
@@ -145,7 +149,14 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         StorageAnswer::Failed { error: Error::Refused("no such device".into()) },
         StorageAnswer::Granted { token: [0x5a; 32], programs: None },
         StorageAnswer::Granted { token: [0x5b; 32], programs: Some("unix:/run/p".into()) },
-        StorageAnswer::Settled { written: true, lost: false },
+        StorageAnswer::Settled { written: true, lost: false, fresh: vec![], end: 0, more: false },
+        StorageAnswer::Settled {
+            written: true,
+            lost: true,
+            fresh: vec![FileRun { first: 3, len: 2 }, FileRun { first: 1 << 31, len: 1 }],
+            end: 1 << 43,
+            more: true,
+        },
     ]
 }
 

@@ -1,6 +1,6 @@
 //! A program's connection: its calls, each under its grant.
 
-use crate::device::calls::{self, Answers, Carried};
+use crate::device::calls::{Answers, Carried};
 use crate::device::programs::grant::Grant;
 use crate::device::programs::table::Table;
 use siftfs_base::{Error, Result};
@@ -26,7 +26,7 @@ impl Answers for Attached {
         match call {
             StorageCall::Read { device: 0, offset, len } => self.by_grant(|table| {
                 let place = table.place(offset, len.into())?;
-                calls::read(&*table.device, place, len)
+                self.grant.read(table, place, len)
             }),
             StorageCall::Write { device: 0, offset, len, durable, blocks } => {
                 let carried = Carried::of(len, &blocks)?;

@@ -3,12 +3,13 @@
 
 use crate::device::calls::lock;
 use crate::device::programs::attached::Attached;
+use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::grant::Grant;
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;
-use siftfs_wire::{GRANT_MAX_RUNS, Token};
-use std::collections::HashMap;
+use siftfs_wire::{GRANT_MAX_RUNS, GrantRun, Token};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,6 +20,8 @@ const HALF: usize = 16;
 const MOST_GRANTS: usize = 64 << 10;
 /// Runs of all grants of one host.
 const MOST_RUNS: usize = 1 << 20;
+/// Fresh blocks of all grants of one host: two bits each.
+const MOST_FRESH: u64 = 1 << 26;
 
 /// All grants of this process, by their tokens.
 #[derive(Default)]
@@ -28,6 +31,9 @@ pub(crate) struct Tokens {
     grants: Mutex<HashMap<Token, Arc<Grant>>>,
     /// What was written under a grant that has ended could not be made durable.
     broken: AtomicBool,
+    /// Grants that ended with their host's connection, of which there was something to report:
+    /// [`MOST_GRANTS`] at most.
+    unreported: Mutex<HashSet<Token>>,
     /// Where programs reach this process, if that is not where hosts do.
     programs: Option<String>,
 }
@@ -75,10 +81,23 @@ impl Tokens {
     }
 
     /// What is to be said of a grant that is not there: its end has flushed it, if it was in this
-    /// process.
+    /// process. What was to be reported of it then is not known any more.
     fn of_ended(&self, token: &Token) -> Settled {
         let own = self.process.get().is_some_and(|own| token.starts_with(own));
-        Settled { written: true, lost: !own || self.broken.load(Ordering::Acquire) }
+        let reported = !lock(&self.unreported).contains(token);
+        let lost = !own || !reported || self.broken.load(Ordering::Acquire);
+        Settled { written: true, lost, report: Report::default() }
+    }
+
+    /// A grant has ended, and no host hears what was to be reported of it.
+    fn note_unreported(&self, token: Token) {
+        let mut unreported = lock(&self.unreported);
+        if unreported.len() < MOST_GRANTS {
+            unreported.insert(token);
+        } else {
+            // It cannot be told apart from others any more.
+            self.broken.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -89,6 +108,12 @@ pub(crate) struct Settled {
     pub written: bool,
     /// Something may be lost.
     pub lost: bool,
+    /// What was of fresh blocks.
+    pub report: Report,
+}
+
+fn settled((written, report): (bool, Report)) -> Settled {
+    Settled { written, lost: false, report }
 }
 
 /// The grants of one host.
@@ -101,6 +126,7 @@ pub(crate) struct HostGrants {
 struct Own {
     by_lease: HashMap<u64, Arc<Grant>>,
     runs: usize,
+    fresh: u64,
 }
 
 impl HostGrants {
@@ -115,17 +141,18 @@ impl HostGrants {
     }
 
     /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if
-    /// that is said with them, to be written.
+    /// that is said with them, to be written. Fresh ones read as zeros until they are.
     ///
     /// # Errors
     /// Refused: the runs are no blocks of the area, the lease has a grant, or there are too many.
     pub fn grant(
         &self,
         lease: u64,
-        (write, runs): (bool, Vec<BlockRun>),
+        (write, runs): (bool, Vec<GrantRun>),
         device: &Arc<dyn Device>,
         area: Range<u64>,
     ) -> Result<Token> {
+        let fresh = Fresh::of(&runs)?;
         let runs = in_order(runs, (area.end - area.start) / BLOCK_BYTES)?;
         let token = self.tokens.draw()?;
         let mut own = lock(&self.own);
@@ -133,12 +160,13 @@ impl HostGrants {
             return Err(Error::Refused(format!("the lease {lease} has a grant already")));
         }
         let all = own.runs + runs.len();
-        if own.by_lease.len() >= MOST_GRANTS || all > MOST_RUNS {
+        let all_fresh = own.fresh + fresh.blocks();
+        if own.by_lease.len() >= MOST_GRANTS || all > MOST_RUNS || all_fresh > MOST_FRESH {
             return Err(Error::Refused("there are too many grants".into()));
         }
-        let grant =
-            Arc::new(Grant::new(token, Table { device: device.clone(), area, runs, write }));
-        own.runs = all;
+        let table = Table { device: device.clone(), area, runs, write };
+        let grant = Arc::new(Grant::new(token, table, fresh));
+        (own.runs, own.fresh) = (all, all_fresh);
         own.by_lease.insert(lease, grant.clone());
         lock(&self.tokens.grants).insert(token, grant);
         Ok(token)
@@ -149,32 +177,33 @@ impl HostGrants {
     pub fn settle(&self, lease: u64, token: &Token) -> Result<Settled> {
         let grant = lock(&self.own).by_lease.get(&lease).cloned();
         match grant.filter(|grant| grant.token == *token) {
-            Some(grant) => grant.settle().map(|written| Settled { written, lost: false }),
+            Some(grant) => grant.settle().map(settled),
             None => Ok(self.tokens.of_ended(token)),
         }
     }
 
-    /// Ends a grant. When this returns nothing runs under it, and what was written is durable.
+    /// Ends a grant. When this returns nothing runs under it, and what was written is durable. If
+    /// the report says that there is more, it is asked again for that.
     pub fn revoke(&self, lease: u64, token: &Token) -> Result<Settled> {
         let mut own = lock(&self.own);
         match own.by_lease.get(&lease).filter(|grant| grant.token == *token) {
-            Some(_) => {
-                let written = self.end(&mut own, lease)?;
-                Ok(Settled { written, lost: false })
-            }
+            Some(_) => self.end(&mut own, lease).map(settled),
             None => Ok(self.tokens.of_ended(token)),
         }
     }
 
     /// Ends a grant. The lock is held on, so that a grant of the same blocks comes behind what runs
     /// under this one.
-    fn end(&self, own: &mut Own, lease: u64) -> Result<bool> {
-        let Some(grant) = own.by_lease.remove(&lease) else { return Ok(false) };
+    fn end(&self, own: &mut Own, lease: u64) -> Result<(bool, Report)> {
+        let Some(grant) = own.by_lease.remove(&lease) else { return Ok(Default::default()) };
         lock(&self.tokens.grants).remove(&grant.token);
-        let (runs, settled) = grant.end();
+        let ((runs, fresh), settled) = grant.end();
         own.runs -= runs;
-        if settled.is_err() {
-            self.tokens.broken.store(true, Ordering::Release);
+        own.fresh -= fresh;
+        match &settled {
+            Ok((_, report)) if report.more => _ = own.by_lease.insert(lease, grant),
+            Ok(_) => {}
+            Err(_) => self.tokens.broken.store(true, Ordering::Release),
         }
         settled
     }
@@ -182,11 +211,23 @@ impl HostGrants {
     /// Ends all grants.
     pub fn revoke_all(&self) {
         let mut own = lock(&self.own);
-        let leases: Vec<u64> = own.by_lease.keys().copied().collect();
-        for lease in leases {
-            if let Err(error) = self.end(&mut own, lease) {
-                tracing::error!(%error, "what was written under a grant may not be durable");
+        let of = |(lease, grant): (&u64, &Arc<Grant>)| (*lease, grant.token, grant.fresh.blocks());
+        let all: Vec<(u64, Token, u64)> = own.by_lease.iter().map(of).collect();
+        for (lease, token, fresh) in all {
+            if fresh > 0 {
+                // Before its program can find that it has ended.
+                self.tokens.note_unreported(token);
             }
+            match self.end(&mut own, lease) {
+                Ok((_, report)) if report.is_empty() => {
+                    lock(&self.tokens.unreported).remove(&token);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(%error, "what was written under a grant may not be durable");
+                }
+            }
+            own.by_lease.remove(&lease);
         }
     }
 }
@@ -198,11 +239,13 @@ impl Drop for HostGrants {
 }
 
 /// The runs in order, none empty, none beyond the area's `blocks`, none meeting another.
-fn in_order(mut runs: Vec<BlockRun>, blocks: u64) -> Result<Vec<BlockRun>> {
+fn in_order(runs: Vec<GrantRun>, blocks: u64) -> Result<Vec<BlockRun>> {
     let wrong = |what: String| Err(Error::Refused(what));
     if runs.len() > GRANT_MAX_RUNS {
         return wrong(format!("a grant of {} runs", runs.len()));
     }
+    let runs = runs.into_iter().map(|GrantRun { block, len, .. }| BlockRun { start: block, len });
+    let mut runs: Vec<BlockRun> = runs.collect();
     runs.sort_unstable_by_key(|run| run.start);
     let mut free_from = 0;
     for BlockRun { start, len } in &runs {

@@ -1,9 +1,11 @@
 //! Programs to which hosts have granted blocks of the area.
 
 mod attached;
+mod fresh;
 mod grant;
 mod grants;
 mod table;
 
 pub(crate) use attached::Attached;
+pub(crate) use fresh::Report;
 pub(crate) use grants::{HostGrants, Settled, Tokens};
