@@ -1,9 +1,10 @@
 //! Reading and writing one file.
 
-use crate::state::{Opened, State};
-use crate::way::Piece;
+use crate::state::{MOST_UNTOLD, Opened, State};
+use crate::way::{Piece, Way};
 use siftfs_base::{Error, Result, errno};
 use siftfs_proto::{LeaseId, Reply, Request, SetAttr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,10 +30,12 @@ enum Again {
     Failed(Error),
 }
 
-/// What of a write went to the host.
+/// What of a write went to the host, or is to be told there.
 enum Given {
     Nothing,
     Some,
+    /// It is written at the target, and the host has not heard of it.
+    Fresh,
 }
 
 impl DirectFile {
@@ -53,6 +56,7 @@ impl DirectFile {
     /// # Errors
     /// Those of pwrite(2). Any part may be written then.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.make_room(offset, data);
         self.try_ways(|state| self.write_once(state, (offset, data), false)).map(drop)
     }
 
@@ -62,9 +66,14 @@ impl DirectFile {
     /// # Errors
     /// As [`DirectFile::write_at`].
     pub fn write_durable_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.make_room(offset, data);
         match self.try_ways(|state| self.write_once(state, (offset, data), true))? {
             Given::Nothing => Ok(()),
-            Given::Some => self.sync_host(true, false),
+            Given::Some => {
+                self.opened.syncs();
+                self.sync_host(true, false)
+            }
+            Given::Fresh => self.sync_data(),
         }
     }
 
@@ -73,6 +82,7 @@ impl DirectFile {
     /// # Errors
     /// `EIO` if something that was written may be lost, once; what the storage reports.
     pub fn sync_data(&self) -> Result<()> {
+        self.opened.syncs();
         self.try_ways(|state| self.sync_once(state))?;
         self.tell_doubt()
     }
@@ -82,7 +92,8 @@ impl DirectFile {
     /// # Errors
     /// As [`DirectFile::sync_data`].
     pub fn sync_all(&self) -> Result<()> {
-        self.try_ways(|state| self.sync_all_once(state))?;
+        self.opened.syncs();
+        self.try_ways(|state| self.sync_by_host(state, false))?;
         self.tell_doubt()
     }
 
@@ -103,6 +114,11 @@ impl DirectFile {
     /// Is anything of the file granted now, so that it is read and written at the target?
     pub fn is_direct(&self) -> bool {
         self.opened.reach().way.as_ref().is_some_and(|way| way.blocks() > 0)
+    }
+
+    fn make_room(&self, offset: u64, data: &[u8]) {
+        let end = offset.saturating_add(data.len() as u64);
+        self.opened.make_room(&(offset..end));
     }
 
     fn tell_doubt(&self) -> Result<()> {
@@ -157,7 +173,12 @@ impl DirectFile {
                 }
                 None => {
                     self.opened.beside.fetch_add(1, Ordering::Relaxed);
+                    let before = bytes.len();
                     bytes.extend(self.read_by_host(file.start, file.end - file.start)?);
+                    if state.lease.is_some() {
+                        // The host may not know of the end yet, and has nothing behind its own.
+                        bytes.resize(before + len, 0);
+                    }
                 }
             }
         }
@@ -196,14 +217,15 @@ impl DirectFile {
             Some(way) => way.pieces(offset..end),
             None => vec![Piece { file: offset..end, area: None }],
         };
-        let (mut left, mut given) = (data, Given::Nothing);
+        let (mut left, mut given, mut fresh) = (data, Given::Nothing, false);
         for Piece { file, area } in pieces {
             let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
             let (part, rest) = left.split_at_checked(len).unwrap_or((left, &[]));
             match (area, &state.way) {
                 (Some(area), Some(way)) => {
-                    let written = way.attached().write(area, part, durable);
-                    written.map_err(|error| of_way(state, error))?;
+                    if self.write_granted(state, way, (area, &file), (part, durable))? {
+                        fresh = true;
+                    }
                 }
                 _ => {
                     self.give(state.lease, file.start, part)?;
@@ -212,7 +234,28 @@ impl DirectFile {
             }
             left = rest;
         }
-        Ok(given)
+        Ok(if fresh { Given::Fresh } else { given })
+    }
+
+    /// Writes granted bytes at the target. Has the host to hear of it before it is durable?
+    fn write_granted(
+        &self,
+        state: &State,
+        way: &Way,
+        (area, file): (u64, &Range<u64>),
+        (part, durable): (&[u8], bool),
+    ) -> std::result::Result<bool, Again> {
+        let grows = file.end > self.opened.size.load(Ordering::Acquire);
+        let fresh = grows || way.fresh().concerns(file);
+        if fresh && way.fresh().owes() && way.attached().kept_bytes() > MOST_UNTOLD {
+            self.sync_by_host(state, true)?;
+        }
+        let written = way.attached().write(area, part, durable && !fresh);
+        // Before anything is answered: a sync that comes behind that tells the host of it.
+        way.fresh().wrote(file, grows);
+        written.map_err(|error| of_way(state, error))?;
+        self.opened.size.fetch_max(file.end, Ordering::AcqRel);
+        Ok(fresh)
     }
 
     /// Gives bytes to the host: under the lease, or as anybody does.
@@ -245,6 +288,9 @@ impl DirectFile {
 
     fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {
         let opened = &self.opened;
+        if state.way.as_ref().is_some_and(|way| way.fresh().owes()) {
+            return self.sync_by_host(state, true);
+        }
         if let Some(way) = &state.way
             && !way.attached().is_flushed()
         {
@@ -259,16 +305,21 @@ impl DirectFile {
         Ok(())
     }
 
-    /// The host has the target flush what is granted.
-    fn sync_all_once(&self, state: &State) -> std::result::Result<(), Again> {
+    /// The host has the target flush what is granted, and tell what was written for the first time.
+    fn sync_by_host(&self, state: &State, datasync: bool) -> std::result::Result<(), Again> {
+        let telling = state.way.as_ref().map(|way| (way.fresh(), way.fresh().tells()));
+        let owes = telling.as_ref().is_some_and(|(fresh, _)| fresh.owes());
         let attached = state.way.as_ref().map(|way| way.attached());
         let covered = attached.map(|attached| attached.covers());
-        let unflushed = attached.is_some_and(|attached| !attached.is_flushed());
+        let unflushed = owes || attached.is_some_and(|attached| !attached.is_flushed());
         self.opened.given.store(false, Ordering::Release);
-        match self.sync_host(false, unflushed) {
+        match self.sync_host(datasync, unflushed) {
             Ok(()) => {
                 if let (Some(attached), Some(covered)) = (attached, &covered) {
                     attached.covered(covered);
+                }
+                if let Some((fresh, telling)) = &telling {
+                    fresh.told(telling);
                 }
                 Ok(())
             }

@@ -1,5 +1,6 @@
 //! The way to what is granted of one file: where its blocks are, and the connection.
 
+use crate::room::Fresh;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device_target::{Attached, Kept, TargetPlace};
 use siftfs_proto::{Direct, DirectRun};
@@ -10,6 +11,7 @@ pub(crate) struct Way {
     place: TargetPlace,
     granted: Direct,
     attached: Attached,
+    fresh: Fresh,
 }
 
 /// A piece of a file: where it is in the file, and in the area if it is granted.
@@ -22,13 +24,18 @@ pub(crate) struct Piece {
 /// A way that is lost, with what was written by it and may be lost as well: bytes, and where they
 /// belong in the file, in the order of the writes.
 #[derive(Debug, Default)]
-pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>);
+pub(crate) struct Lost {
+    pub writes: Vec<(u64, Vec<u8>)>,
+    /// Something else may be lost, too, which is not there any more.
+    pub in_doubt: bool,
+}
 
 impl Way {
     /// Connects to where these blocks are granted.
     pub fn open(place: TargetPlace, granted: Direct) -> Result<Self> {
         let attached = Attached::open(&place, granted.token)?;
-        Ok(Self { place, granted, attached })
+        let fresh = Fresh::of(&granted.runs);
+        Ok(Self { place, granted, attached, fresh })
     }
 
     /// Connects again after the connection was lost.
@@ -36,12 +43,12 @@ impl Way {
     /// # Errors
     /// The grant is not there any more.
     pub fn again(self) -> std::result::Result<Self, Lost> {
-        let Self { place, granted, attached } = self;
+        let Self { place, granted, attached, fresh } = self;
         match attached.again(&place, granted.token) {
-            Ok(attached) => Ok(Self { place, granted, attached }),
-            // It has ended in order, and its end has made everything durable.
+            Ok(attached) => Ok(Self { place, granted, attached, fresh }),
+            // It has ended in order, and its end has made everything durable and told the host.
             Err((Error::Posix(libc::ESTALE), _)) => Err(Lost::default()),
-            Err((_, kept)) => Err(lost(&granted.runs, kept)),
+            Err((_, kept)) => Err(lost(&granted.runs, kept, &fresh)),
         }
     }
 
@@ -52,9 +59,19 @@ impl Way {
         }
         match self.again() {
             Ok(way) if way.attached.flush().is_ok() => Lost::default(),
-            Ok(way) => lost(&way.granted.runs, way.attached.kept()),
+            Ok(way) => way.abandon(),
             Err(lost) => lost,
         }
+    }
+
+    /// Gives the way up, and everything that is not known to be durable and told.
+    pub fn abandon(self) -> Lost {
+        lost(&self.granted.runs, self.attached.kept(), &self.fresh)
+    }
+
+    /// What of the granted blocks the file had not written before.
+    pub fn fresh(&self) -> &Fresh {
+        &self.fresh
     }
 
     /// The connection.
@@ -74,7 +91,7 @@ impl Way {
 }
 
 /// Where in the file kept writes belong: each lies in one run.
-fn lost(runs: &[DirectRun], kept: Vec<Kept>) -> Lost {
+fn lost(runs: &[DirectRun], kept: Vec<Kept>, fresh: &Fresh) -> Lost {
     let place = |offset: u64| {
         let block = offset / BLOCK_BYTES;
         let run = runs
@@ -82,7 +99,10 @@ fn lost(runs: &[DirectRun], kept: Vec<Kept>) -> Lost {
             .find(|run| block.checked_sub(run.block).is_some_and(|behind| behind < run.count))?;
         Some((run.first + (block - run.block)) * BLOCK_BYTES + offset % BLOCK_BYTES)
     };
-    Lost(kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data))).collect())
+    let writes = kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data)));
+    let writes: Vec<_> = writes.collect();
+    let in_doubt = fresh.lacks(&writes);
+    Lost { writes, in_doubt }
 }
 
 fn pieces(runs: &[DirectRun], range: Range<u64>) -> Vec<Piece> {

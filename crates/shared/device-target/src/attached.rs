@@ -88,6 +88,11 @@ impl Attached {
         self.unflushed().bytes() == 0
     }
 
+    /// Bytes of what is not known to be durable.
+    pub fn kept_bytes(&self) -> u64 {
+        self.unflushed().bytes()
+    }
+
     /// Something else is about to make durable what was answered.
     pub fn covers(&self) -> Covered {
         Covered(self.unflushed().covered())
