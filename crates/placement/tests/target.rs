@@ -1,6 +1,8 @@
 //! Storage behind a target: a device as any other, over each transport; what a flush promised
 //! outlives the target's power; a host that has lost its roles writes nothing more.
 
+#[path = "at_target/appends.rs"]
+mod appends;
 #[path = "at_target/direct.rs"]
 mod direct;
 #[path = "at_target/forger.rs"]

@@ -68,8 +68,6 @@ const FOR_TESTS: [&str; 13] = [
     "crates/frontend/client/",
     "crates/frontend/accel/",
     "crates/shared/proto/src/builder.rs",
-    // The grants are to call it when they use the permission table.
-    "set_written",
     "for_tests",
     "reseal",
     "buffer_len",

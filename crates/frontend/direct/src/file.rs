@@ -1,10 +1,11 @@
 //! Reading and writing one file.
 
-use crate::state::{Opened, State, Use};
+use crate::state::{MOST_UNTOLD, Opened, State, Use};
 use crate::way::{Piece, Way};
 use siftfs_base::{Error, Result, errno};
-use siftfs_device_target::{Failed, Kind, Queue};
+use siftfs_device_target::{Failed, Kind, Queue, Turn};
 use siftfs_proto::{LeaseId, Reply, Request, SetAttr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +41,7 @@ struct Writing<'a> {
     left: Vec<(u64, &'a [u8])>,
     /// Asked to be durable.
     durable: bool,
-    /// Something was written that is not durable yet, by the host, or by another life of the queue.
+    /// Something was written that is not durable yet.
     volatile: Volatile,
 }
 
@@ -50,7 +51,7 @@ enum Volatile {
     Nothing,
     /// The host's fsync.
     Host,
-    /// A sync of what went by either way.
+    /// A sync of what went by either way, and of what the host has to hear of.
     All,
 }
 
@@ -72,6 +73,7 @@ impl DirectFile {
     /// # Errors
     /// Those of pwrite(2). Any part may be written then.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.make_room(offset, data);
         self.write_all(offset, data, false).map(drop)
     }
 
@@ -81,17 +83,19 @@ impl DirectFile {
     /// # Errors
     /// As [`DirectFile::write_at`].
     pub fn write_durable_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.make_room(offset, data);
         match self.write_all(offset, data, true)? {
             Volatile::Nothing => Ok(()),
-            Volatile::Host => self.sync_host(true, false),
+            Volatile::Host => {
+                self.opened.syncs();
+                self.sync_host(true, false)
+            }
             Volatile::All => self.sync_data(),
         }
     }
 
     fn write_all(&self, offset: u64, data: &[u8], durable: bool) -> Result<Volatile> {
-        if offset.checked_add(data.len() as u64).is_none() {
-            return Err(errno(libc::EFBIG));
-        }
+        let end = offset.checked_add(data.len() as u64).ok_or_else(|| errno(libc::EFBIG))?;
         if self.opened.to == Use::Reads {
             return Err(errno(libc::EBADF));
         }
@@ -107,6 +111,7 @@ impl DirectFile {
                 // What the queue had of it is carried out, or in doubt.
                 Err(Again::Kept(life)) => {
                     self.opened.lost_way(life)?;
+                    self.opened.size.fetch_max(end, Ordering::AcqRel);
                     writing.volatile = Volatile::All;
                 }
                 Err(again) => self.another_way(again)?,
@@ -120,6 +125,7 @@ impl DirectFile {
     /// # Errors
     /// `EIO` if something that was written may be lost, once; what the storage reports.
     pub fn sync_data(&self) -> Result<()> {
+        self.opened.syncs();
         self.try_ways(|state| self.sync_once(state))?;
         self.tell_doubt()
     }
@@ -129,7 +135,8 @@ impl DirectFile {
     /// # Errors
     /// As [`DirectFile::sync_data`].
     pub fn sync_all(&self) -> Result<()> {
-        self.try_ways(|state| self.sync_all_once(state))?;
+        self.opened.syncs();
+        self.try_ways(|state| self.sync_by_host(state, false))?;
         self.tell_doubt()
     }
 
@@ -150,6 +157,11 @@ impl DirectFile {
     /// Is anything of the file granted now, so that it is read and written at the target?
     pub fn is_direct(&self) -> bool {
         self.opened.reach().way.as_ref().is_some_and(|way| way.blocks() > 0)
+    }
+
+    fn make_room(&self, offset: u64, data: &[u8]) {
+        let end = offset.saturating_add(data.len() as u64);
+        self.opened.make_room(&(offset..end));
     }
 
     fn tell_doubt(&self) -> Result<()> {
@@ -213,7 +225,12 @@ impl DirectFile {
                 Some(_) => bytes.extend(granted.next().into_iter().flat_map(|(_, part)| part)),
                 None => {
                     self.opened.beside.fetch_add(1, Ordering::Relaxed);
+                    let before = bytes.len();
                     bytes.extend(self.read_by_host(piece.file.start, piece.len() as u64)?);
+                    if state.lease.is_some() {
+                        // The host may not know of the end yet, and has nothing behind its own.
+                        bytes.resize(before + piece.len(), 0);
+                    }
                 }
             }
         }
@@ -247,10 +264,10 @@ impl DirectFile {
         writing: &mut Writing<'_>,
     ) -> std::result::Result<(), Again> {
         if let Some(way) = &state.way {
-            let (parts, beside) = split(way, &writing.left);
-            let lens = parts.iter().map(|(_, part)| part.len());
+            let (granted, beside) = split(way, &writing.left);
+            let lens = granted.iter().map(|part| part.data.len());
             let turn = way.queue().turn(Kind::Write, lens, !beside.is_empty());
-            match way.queue().write(&turn, &parts, writing.durable) {
+            match self.write_granted(state, way, &turn, (&granted, writing))? {
                 Ok(()) => writing.left = beside,
                 Err(Failed { kept: true, .. }) => {
                     writing.left = beside;
@@ -261,6 +278,35 @@ impl DirectFile {
             return self.give_left(state, writing);
         }
         self.give_left(state, writing)
+    }
+
+    /// Writes granted bytes at the target. What of them the host has to hear of before it is
+    /// durable is noted.
+    fn write_granted(
+        &self,
+        state: &State,
+        way: &Way,
+        turn: &Turn<'_>,
+        (granted, writing): (&[Granted<'_>], &mut Writing<'_>),
+    ) -> std::result::Result<std::result::Result<(), Failed>, Again> {
+        let size = self.opened.size.load(Ordering::Acquire);
+        let concerns = |file: &Range<u64>| file.end > size || way.fresh().concerns(file);
+        let fresh = granted.iter().any(|part| concerns(&part.file));
+        if fresh && way.fresh().owes() && way.queue().kept_bytes() > MOST_UNTOLD {
+            self.sync_by_host(state, true)?;
+        }
+        let parts: Vec<_> = granted.iter().map(|part| (part.area, part.data)).collect();
+        let written = way.queue().write(turn, &parts, writing.durable && !fresh);
+        // Before anything is answered: a sync that comes behind that tells the host of it.
+        granted.iter().for_each(|part| way.fresh().wrote(&part.file, part.file.end > size));
+        if fresh {
+            writing.volatile = Volatile::All;
+        }
+        if written.is_ok() {
+            let end = granted.iter().map(|part| part.file.end).max().unwrap_or(0);
+            self.opened.size.fetch_max(end, Ordering::AcqRel);
+        }
+        Ok(written)
     }
 
     fn give_left(
@@ -308,6 +354,9 @@ impl DirectFile {
 
     fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {
         let opened = &self.opened;
+        if state.way.as_ref().is_some_and(|way| way.fresh().owes()) {
+            return self.sync_by_host(state, true);
+        }
         if let Some(way) = &state.way
             && !way.queue().is_flushed()
         {
@@ -322,16 +371,21 @@ impl DirectFile {
         Ok(())
     }
 
-    /// The host has the target flush what is granted.
-    fn sync_all_once(&self, state: &State) -> std::result::Result<(), Again> {
+    /// The host has the target flush what is granted, and tell what was written for the first time.
+    fn sync_by_host(&self, state: &State, datasync: bool) -> std::result::Result<(), Again> {
+        let telling = state.way.as_ref().map(|way| (way.fresh(), way.fresh().tells()));
+        let owes = telling.as_ref().is_some_and(|(fresh, _)| fresh.owes());
         let queue = state.way.as_ref().map(Way::queue);
         let covered = queue.map(Queue::covers);
-        let unflushed = queue.is_some_and(|queue| !queue.is_flushed());
+        let unflushed = owes || queue.is_some_and(|queue| !queue.is_flushed());
         self.opened.given.store(false, Ordering::Release);
-        match self.sync_host(false, unflushed) {
+        match self.sync_host(datasync, unflushed) {
             Ok(()) => {
                 if let (Some(queue), Some(covered)) = (queue, &covered) {
                     queue.covered(covered);
+                }
+                if let Some((fresh, telling)) = &telling {
+                    fresh.told(telling);
                 }
                 Ok(())
             }
@@ -356,23 +410,28 @@ impl DirectFile {
     }
 }
 
-/// Bytes, and where they belong.
-type Parts<'a> = Vec<(u64, &'a [u8])>;
+/// Granted bytes of a write.
+struct Granted<'a> {
+    file: Range<u64>,
+    area: u64,
+    data: &'a [u8],
+}
 
-/// What of these bytes of the file is granted, with its place in the area, and what is not.
-fn split<'a>(way: &Way, left: &[(u64, &'a [u8])]) -> (Parts<'a>, Parts<'a>) {
-    let (mut parts, mut beside) = (Vec::new(), Vec::new());
+/// What of these bytes of the file is granted, and what is not.
+fn split<'a>(way: &Way, left: &[(u64, &'a [u8])]) -> (Vec<Granted<'a>>, Vec<(u64, &'a [u8])>) {
+    let (mut granted, mut beside) = (Vec::new(), Vec::new());
     for (offset, mut data) in left.iter().copied() {
-        for piece in way.pieces(offset..offset + data.len() as u64) {
-            let (part, rest) = data.split_at_checked(piece.len()).unwrap_or((data, &[]));
+        for Piece { file, area } in way.pieces(offset..offset + data.len() as u64) {
+            let len = usize::try_from(file.end - file.start).unwrap_or(usize::MAX);
+            let (part, rest) = data.split_at_checked(len).unwrap_or((data, &[]));
             data = rest;
-            match piece.area {
-                Some(area) => parts.push((area, part)),
-                None => beside.push((piece.file.start, part)),
+            match area {
+                Some(area) => granted.push(Granted { file, area, data: part }),
+                None => beside.push((file.start, part)),
             }
         }
     }
-    (parts, beside)
+    (granted, beside)
 }
 
 /// A call at the target failed: is there another way?

@@ -9,6 +9,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod file;
+mod room;
 mod session;
 mod state;
 mod way;

@@ -1,13 +1,15 @@
 //! What a program has of one file: its lease, the way to what is granted, and what is not durable.
 
-use crate::session::Shared;
+use crate::room::Appends;
+use crate::session::{Shared, lock};
 use crate::way::{After, Lost, Way};
 use siftfs_base::{BLOCK_BYTES, Error, Result, errno};
 use siftfs_device_target::RequestOrder;
 use siftfs_proto::{Handle, LeaseId, Request};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Pauses before a lease, or a grant, is asked for again: the first, and the longest.
@@ -16,6 +18,9 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 const OUTCOMES: usize = 64;
 /// Calls that go beside what is granted before more is asked for.
 const BESIDE: u64 = 64;
+/// Bytes kept of what the host has not heard of, from which on it hears of them: below what the
+/// connection keeps at most.
+pub(crate) const MOST_UNTOLD: u64 = 12 << 20;
 
 /// What a file is open for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +47,7 @@ pub(crate) struct Opened {
     pub given: AtomicBool,
     /// What was written to the target may be lost, which was not told.
     in_doubt: AtomicBool,
+    appends: Mutex<Appends>,
 }
 
 /// How the file is reached. Calls hold it to read.
@@ -59,17 +65,31 @@ pub(crate) struct State {
     pause: Option<Duration>,
     /// The host has said that nothing is ever granted of it.
     never: bool,
+    /// Until then there is no room behind the file's end.
+    no_room: Option<Instant>,
 }
 
 impl Opened {
     pub fn new(shared: Arc<Shared>, handle: Handle, (to, order): (Use, RequestOrder)) -> Arc<Self> {
-        let (state, used, beside, given, in_doubt) = Default::default();
+        let (state, used, beside, given, in_doubt, appends) = Default::default();
         let size = match to {
             Use::Alone => 0,
             Use::Reads => u64::MAX,
         };
         let size = AtomicU64::new(size);
-        Arc::new(Self { shared, handle, to, order, state, size, used, beside, given, in_doubt })
+        Arc::new(Self {
+            shared,
+            handle,
+            to,
+            order,
+            state,
+            size,
+            used,
+            beside,
+            given,
+            in_doubt,
+            appends,
+        })
     }
 
     /// How the file is reached now, which does not change as long as this is held. Asks for a
@@ -122,8 +142,16 @@ impl Opened {
         if !self.is_due(&state) {
             return;
         }
+        // Room that there is stays.
+        let room = state.way.as_ref().map_or(0, |way| way.fresh().end());
+        let room = room.saturating_sub(self.size.load(Ordering::Acquire));
+        self.ask_for(&mut state, room);
+    }
+
+    /// Asks for a lease, or for more, with this many bytes of room.
+    fn ask_for(self: &Arc<Self>, state: &mut State, room: u64) {
         let before = state.way.as_ref().map_or(0, Way::blocks);
-        match self.granted(&mut state) {
+        match self.granted(state, room) {
             Ok(()) if state.way.as_ref().is_some_and(|way| way.blocks() > before) => {
                 (state.next, state.pause) = (None, None);
             }
@@ -137,25 +165,29 @@ impl Opened {
         self.beside.store(0, Ordering::Relaxed);
     }
 
-    fn granted(self: &Arc<Self>, state: &mut State) -> Result<()> {
+    fn granted(self: &Arc<Self>, state: &mut State, room: u64) -> Result<()> {
+        self.recover(state);
         let file = self.handle.into();
         let asks = match self.to {
-            Use::Alone => Request::LeaseDirect { lease: self.leased(state)?, file },
+            Use::Alone => Request::LeaseDirect { lease: self.leased(state)?, file, room },
             Use::Reads => Request::ReadDirect { file },
         };
-        // The last grant ends with this.
-        self.settle(state);
+        // The last grant ends with this, which makes durable what was written under it; what may
+        // be lost nevertheless is kept until the answer.
         let direct = match self.shared.call(asks) {
             Ok(direct) => direct.direct()?,
             Err(error) => {
-                if error.errno() == libc::ESTALE {
-                    self.end_lease(state);
+                match error.errno() {
+                    libc::ESTALE => self.end_lease(state),
+                    libc::EIO => self.repeat_way(state),
+                    _ => {}
                 }
                 return Err(error);
             }
         };
-        state.life += 1;
         let lines = self.shared.lines(&direct.target)?;
+        state.ends(Ok(()));
+        state.way = None;
         state.way = Some(Way::open(lines, direct, self.order)?);
         Ok(())
     }
@@ -179,15 +211,7 @@ impl Opened {
     pub fn lost_way(&self, life: u64) -> Result<()> {
         let mut state = self.write();
         if state.life == life {
-            let done = match state.way.take().map(Way::again) {
-                Some(After::Way(way, done)) => {
-                    state.way = Some(*way);
-                    done
-                }
-                Some(After::Lost(lost)) => self.repeat(state.lease, lost),
-                None => Ok(()),
-            };
-            state.ends(done);
+            self.next_life(&mut state);
             state.wait();
         }
         // Otherwise another thread found it first.
@@ -213,10 +237,30 @@ impl Opened {
     }
 
     fn end_lease(&self, state: &mut State) {
+        lock(&self.appends).begin_anew();
         self.settle(state);
         if let Some(lease) = state.lease.take() {
             self.shared.forget(lease);
         }
+    }
+
+    /// Sees to writes that were not answered before anything else is done with the way.
+    fn recover(&self, state: &mut State) {
+        if state.way.as_ref().is_some_and(|way| way.queue().has_unanswered()) {
+            self.next_life(state);
+        }
+    }
+
+    fn next_life(&self, state: &mut State) {
+        let done = match state.way.take().map(Way::again) {
+            Some(After::Way(way, done)) => {
+                state.way = Some(*way);
+                done
+            }
+            Some(After::Lost(lost)) => self.repeat(state.lease, lost),
+            None => Ok(()),
+        };
+        state.ends(done);
     }
 
     /// Gives the way up, while the lease lasts.
@@ -227,10 +271,91 @@ impl Opened {
         }
     }
 
+    /// The host hears of what was written for the first time, as long as there is a lease under
+    /// which it can be written again.
+    fn tell(&self, state: &mut State) {
+        self.recover(state);
+        let Some(way) = state.way.as_ref().filter(|way| way.fresh().owes()) else { return };
+        let (telling, covered) = (way.fresh().tells(), way.queue().covers());
+        let file = self.handle.into();
+        match self.shared.call(Request::Fsync { file, datasync: true }) {
+            Ok(_) => {
+                way.fresh().told(&telling);
+                way.queue().covered(&covered);
+            }
+            Err(Error::Posix(libc::EIO)) => self.repeat_way(state),
+            Err(error) => tracing::debug!(%error, "the host did not hear what was written"),
+        }
+    }
+
+    /// The way's grant is lost, as the host says: what is kept is given to the host.
+    fn repeat_way(&self, state: &mut State) {
+        if let Some(way) = state.way.take() {
+            let done = self.repeat(state.lease, way.abandon());
+            state.ends(done);
+        }
+    }
+
+    /// Sees to it that there is room at the target for what is about to be appended, if that is a
+    /// stream. If it is a little between two syncs, no room stays: the host makes that durable in
+    /// one step.
+    pub fn make_room(self: &Arc<Self>, bytes: &Range<u64>) {
+        if self.to != Use::Alone || bytes.is_empty() {
+            return;
+        }
+        {
+            let state = self.reach();
+            if state.lease.is_none() || bytes.end <= self.size.load(Ordering::Acquire) {
+                return;
+            }
+            lock(&self.appends).note(bytes.end - bytes.start);
+            if self.room(&state, bytes).is_none() {
+                return;
+            }
+        }
+        let mut state = self.write();
+        let Some(room) = self.room(&state, bytes) else { return };
+        self.ask_for(&mut state, room);
+        if room > 0 {
+            lock(&self.appends).asked();
+        }
+        let reaches = state.way.as_ref().is_some_and(|way| way.fresh().end() >= bytes.end);
+        state.no_room = (room > 0 && !reaches).then(|| Instant::now() + PAUSES[1]);
+    }
+
+    /// The room to be asked for before these bytes are appended, if it is another one than there
+    /// is.
+    fn room(&self, state: &State, bytes: &Range<u64>) -> Option<u64> {
+        let size = self.size.load(Ordering::Acquire);
+        let waits = state.no_room.is_some_and(|until| Instant::now() < until);
+        if state.lease.is_none() || state.never || waits || !(..=size).contains(&bytes.start) {
+            return None;
+        }
+        let way = state.way.as_ref();
+        let end = way.map_or(0, |way| way.fresh().end());
+        let appends = lock(&self.appends);
+        if !appends.is_stream() {
+            return (end > size).then_some(0);
+        }
+        let untold =
+            |way: &Way| way.fresh().owes() && way.queue().kept_bytes() >= MOST_UNTOLD && end > size;
+        let asks = end < bytes.end || way.is_some_and(untold);
+        asks.then(|| appends.room(bytes.end - size))
+    }
+
+    /// What was written is about to be made durable.
+    pub fn syncs(&self) {
+        lock(&self.appends).synced();
+    }
+
     /// What may be lost is given to the host. The lease says that nobody else has written
     /// meanwhile: without it, what is lost is in doubt.
-    fn repeat(&self, lease: Option<LeaseId>, Lost(lost, doubt): Lost) -> Result<()> {
-        for (offset, bytes) in lost {
+    fn repeat(&self, lease: Option<LeaseId>, lost: Lost) -> Result<()> {
+        let Lost { writes, in_doubt, done } = lost;
+        if in_doubt {
+            self.in_doubt.store(true, Ordering::Release);
+        }
+        for (offset, bytes) in writes {
             let again = lease.ok_or_else(|| errno(libc::EIO)).and_then(|lease| {
                 let data = bytes.into();
                 self.shared.call(Request::LeaseWrite { lease, offset, data, time: None })
@@ -241,7 +366,7 @@ impl Opened {
                 return Err(error);
             }
         }
-        doubt
+        done
     }
 
     /// Returns a lease that others want, once the calls under way have ended.
@@ -260,6 +385,7 @@ impl Opened {
     }
 
     fn return_lease(&self, state: &mut State) {
+        self.tell(state);
         let lease = state.lease;
         self.end_lease(state);
         if let Some(lease) = lease {

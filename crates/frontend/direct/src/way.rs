@@ -1,5 +1,6 @@
 //! The way to what is granted of one file: where its blocks are, and the connection.
 
+use crate::room::Fresh;
 use siftfs_base::{BLOCK_BYTES, Result};
 use siftfs_device_target::{Kept, Lines, Next, Queue, RequestOrder};
 use siftfs_proto::{Direct, DirectRun};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Way {
     granted: Direct,
     queue: Queue,
+    fresh: Fresh,
 }
 
 /// A piece of a file: where it is in the file, and in the area if it is granted.
@@ -27,9 +29,15 @@ impl Piece {
 }
 
 /// A way that is over, with what was written by it and may be lost as well: bytes, and where they
-/// belong in the file, in the order of the writes. Whether others are in doubt is said with it.
+/// belong in the file, in the order of the writes.
 #[derive(Debug)]
-pub(crate) struct Lost(pub Vec<(u64, Vec<u8>)>, pub Result<()>);
+pub(crate) struct Lost {
+    pub writes: Vec<(u64, Vec<u8>)>,
+    /// Something else may be lost, too, which is not there any more.
+    pub in_doubt: bool,
+    /// What came of other writes that were not answered.
+    pub done: Result<()>,
+}
 
 /// What follows on a way whose queue's life had ended.
 pub(crate) enum After {
@@ -43,29 +51,47 @@ impl Way {
     /// A queue for these blocks, by the connections to where they are granted.
     pub fn open(lines: Arc<Lines>, granted: Direct, order: RequestOrder) -> Result<Self> {
         let queue = Queue::open(lines, granted.token, order)?;
-        Ok(Self { granted, queue })
+        let fresh = Fresh::of(&granted.runs);
+        Ok(Self { granted, queue, fresh })
     }
 
     /// Begins a new life of the queue after the last one has ended. No call is under way.
     pub fn again(self) -> After {
-        let Self { granted, queue } = self;
+        let Self { granted, queue, fresh } = self;
         match queue.again() {
-            Next::Life(queue, done) => After::Way(Box::new(Self { granted, queue: *queue }), done),
-            Next::Over(kept, doubt) => After::Lost(lost(&granted.runs, kept, doubt)),
+            Next::Life(queue, done) => {
+                After::Way(Box::new(Self { granted, queue: *queue, fresh }), done)
+            }
+            // Its end has made everything durable that was answered, and told the host.
+            Next::Ended(kept, done) => {
+                let writes = placed(&granted.runs, kept);
+                After::Lost(Lost { writes, in_doubt: false, done })
+            }
+            Next::Lost(kept, done) => After::Lost(lost(&granted.runs, kept, &fresh, done)),
         }
     }
 
     /// Makes durable what was written, and gives the way up. No call is under way.
     pub fn settle(self) -> Lost {
-        let none = Lost(Vec::new(), Ok(()));
+        let none = Lost { writes: Vec::new(), in_doubt: false, done: Ok(()) };
         if !self.queue.has_unanswered() && (self.queue.is_flushed() || self.queue.flush().is_ok()) {
             return none;
         }
         match self.again() {
-            After::Way(way, done) if way.queue.flush().is_ok() => Lost(Vec::new(), done),
-            After::Way(way, done) => lost(&way.granted.runs, way.queue.kept(), done),
+            After::Way(way, done) if way.queue.flush().is_ok() => Lost { done, ..none },
+            After::Way(way, done) => Lost { done, ..way.abandon() },
             After::Lost(lost) => lost,
         }
+    }
+
+    /// Gives the way up, and everything that is not known to be durable and told.
+    pub fn abandon(self) -> Lost {
+        lost(&self.granted.runs, self.queue.kept(), &self.fresh, Ok(()))
+    }
+
+    /// What of the granted blocks the file had not written before.
+    pub fn fresh(&self) -> &Fresh {
+        &self.fresh
     }
 
     /// What reads and writes the blocks.
@@ -85,7 +111,7 @@ impl Way {
 }
 
 /// Where in the file kept writes belong: each lies in one run.
-fn lost(runs: &[DirectRun], kept: Vec<Kept>, doubt: Result<()>) -> Lost {
+fn placed(runs: &[DirectRun], kept: Vec<Kept>) -> Vec<(u64, Vec<u8>)> {
     let place = |offset: u64| {
         let block = offset / BLOCK_BYTES;
         let run = runs
@@ -93,8 +119,14 @@ fn lost(runs: &[DirectRun], kept: Vec<Kept>, doubt: Result<()>) -> Lost {
             .find(|run| block.checked_sub(run.block).is_some_and(|behind| behind < run.count))?;
         Some((run.first + (block - run.block)) * BLOCK_BYTES + offset % BLOCK_BYTES)
     };
-    let placed = kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data)));
-    Lost(placed.collect(), doubt)
+    kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data))).collect()
+}
+
+/// What may be lost with a grant that cannot be reached.
+fn lost(runs: &[DirectRun], kept: Vec<Kept>, fresh: &Fresh, done: Result<()>) -> Lost {
+    let writes = placed(runs, kept);
+    let in_doubt = fresh.lacks(&writes);
+    Lost { writes, in_doubt, done }
 }
 
 fn pieces(runs: &[DirectRun], range: Range<u64>) -> Vec<Piece> {

@@ -4,7 +4,7 @@ const B: u64 = BLOCK_BYTES;
 
 #[test]
 fn a_range_is_cut_where_a_grant_begins_or_ends() {
-    let run = |first, block, count| DirectRun { first, block, count };
+    let run = |first, block, count| DirectRun { first, block, count, fresh: false };
     let runs = [run(2, 100, 2), run(4, 50, 1), run(9, 70, 1)];
     let piece = |file, area| Piece { file, area };
     let of = |range| pieces(&runs, range);

@@ -1,84 +1,17 @@
 //! Files that are read and written at the target, as a program sees them, and as the others do.
 
-#[path = "../../../placement/tests/at_target/machine.rs"]
-mod machine;
+#[path = "support/mod.rs"]
+mod support;
 
-use machine::{Machine, Way};
 use siftfs_base::Rng;
-use siftfs_device::{Device, FaultDevice};
-use siftfs_device_target::TargetPlace;
-use siftfs_direct::{DirectFile, Session};
-use siftfs_placement::{
-    Dial, LocalVolume, MkfsOptions, OpenOptions, ServicePlace, TransportOptions, mkfs_on,
-};
+use siftfs_direct::DirectFile;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-fn volume() -> FaultDevice {
-    let disk = Arc::new(FaultDevice::new(48 << 20, 1));
-    let any: Arc<dyn Device> = disk.clone();
-    let opts = MkfsOptions { log_size: Some(6 << 20), lanes: 1, ..MkfsOptions::default() };
-    mkfs_on(any, &opts).expect("mkfs");
-    FaultDevice::from_image(disk.contents(), 1)
-}
-
-/// A host without storage of its own; its Service is in the target.
-fn host(machine: &Machine) -> LocalVolume {
-    let (target, options) = (machine.place(), TransportOptions::default());
-    let dial = Dial { address: target.address.clone(), options, secured: None };
-    let service = Some(ServicePlace { connector: Arc::new(dial), fallback: None });
-    let opts = OpenOptions { target: Some(target), service, ..OpenOptions::default() };
-    LocalVolume::open(Path::new("target:test"), &opts, &mut |_, _, _| {}).unwrap()
-}
-
-fn session(v: &LocalVolume) -> Session {
-    let reach = |target: &str| {
-        let named = TargetPlace::parse(target).expect("a target").expect("an address");
-        let options = TransportOptions::default();
-        Ok(TargetPlace { address: named.0, volume: named.1, options, secured: None })
-    };
-    let opening = Opening::user(0, 0, Rights::all());
-    Session::open(Box::new(reach), |holder| v.holder(opening, holder)).unwrap()
-}
-
-fn user(v: &LocalVolume) -> Arc<dyn FileService> {
-    v.session(Opening::user(0, 0, Rights::all())).unwrap()
-}
-
-fn ask(session: &Arc<dyn FileService>, req: Request) -> Reply {
-    session.call(&Credentials::default(), req).unwrap()
-}
-
-/// A new file.
-fn create(session: &Session, name: &str) -> DirectFile {
-    let new = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
-    let (_, handle) = ask(session.service(), new).created().unwrap();
-    session.file(handle)
-}
-
-fn open(session: &Arc<dyn FileService>, name: &str) -> Handle {
-    let found = ask(session, Request::Lookup { parent: ROOT_INO, name: name.into() });
-    let ino = found.attr().unwrap().ino;
-    ask(session, Request::open(ino, Access::Both)).opened().unwrap()
-}
-
-/// All bytes of a file, as another user reads them.
-fn all(session: &Arc<dyn FileService>, handle: Handle) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let (file, offset) = (handle.into(), bytes.len() as u64);
-        let read = ask(session, Request::Read { file, offset, len: 1 << 16 });
-        match read.data().unwrap() {
-            more if more.is_empty() => return bytes,
-            more => bytes.extend(more),
-        }
-    }
-}
+use support::machine::{Machine, Way};
+use support::{all, ask, bytes, create, host, open, session, user, volume};
 
 fn until_direct(file: &DirectFile) {
     let begun = Instant::now();
@@ -88,16 +21,12 @@ fn until_direct(file: &DirectFile) {
     }
 }
 
-fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
-    (0..len).map(|_| rng.below(256) as u8).collect()
-}
-
 /// A file is one file, whichever way its bytes go, and whatever others do in between.
 #[test]
 fn one_file_by_all_ways() {
     for (way, seed) in [(Way::SharedMemory, 1), (Way::Unix, 2), (Way::Tcp, 3)] {
         let dir = tempfile::tempdir().unwrap();
-        let machine = Machine::start(volume(), way, dir.path());
+        let machine = Machine::start(volume(48 << 20), way, dir.path());
         let v = host(&machine);
         let (program, other, mut rng) = (session(&v), user(&v), Rng::new(seed));
         let file = create(&program, "f");
@@ -163,7 +92,7 @@ fn one_file_by_all_ways() {
 #[test]
 fn programs_take_turns() {
     let dir = tempfile::tempdir().unwrap();
-    let machine = Machine::start(volume(), Way::SharedMemory, dir.path());
+    let machine = Machine::start(volume(48 << 20), Way::SharedMemory, dir.path());
     let v = host(&machine);
     let (first, second) = (session(&v), session(&v));
     let file = create(&first, "f");
@@ -207,7 +136,7 @@ fn programs_take_turns() {
 #[test]
 fn several_programs_read() {
     let dir = tempfile::tempdir().unwrap();
-    let machine = Machine::start(volume(), Way::SharedMemory, dir.path());
+    let machine = Machine::start(volume(48 << 20), Way::SharedMemory, dir.path());
     let v = host(&machine);
     let (writer, other, mut rng) = (session(&v), user(&v), Rng::new(4));
     let file = create(&writer, "f");
@@ -274,7 +203,7 @@ fn several_programs_read() {
 fn a_target_that_loses_its_power() {
     for seed in 0..6 {
         let dir = tempfile::tempdir().unwrap();
-        let mut machine = Machine::start(volume(), Way::SharedMemory, dir.path());
+        let mut machine = Machine::start(volume(48 << 20), Way::SharedMemory, dir.path());
         let v = host(&machine);
         let program = session(&v);
         let (file, mut rng) = (create(&program, "f"), Rng::new(seed));

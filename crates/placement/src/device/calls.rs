@@ -209,9 +209,16 @@ pub(crate) fn out_of_place() -> SessionEnd {
 
 /// Reads, as a call asks for it.
 pub(crate) fn read(device: &dyn Device, offset: u64, len: u32) -> Result<StorageAnswer> {
-    let len = sensible(len)?;
-    let mut bytes = AlignedBuf::zeroed(len);
-    device.read(offset, &mut bytes)?;
+    read_by(len, |bytes| device.read(offset, bytes))
+}
+
+/// As [`read`], of what `fill` puts into the buffer.
+pub(crate) fn read_by(
+    len: u32,
+    fill: impl FnOnce(&mut [u8]) -> Result<()>,
+) -> Result<StorageAnswer> {
+    let mut bytes = AlignedBuf::zeroed(sensible(len)?);
+    fill(&mut bytes)?;
     let blocks = bytes.chunks(BLOCK_SIZE).map(|part| {
         let mut block = [0; BLOCK_SIZE];
         block.iter_mut().zip(part).for_each(|(to, from)| *to = *from);

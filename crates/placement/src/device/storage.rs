@@ -5,12 +5,13 @@
 //! what the roles that it has may write.
 
 use crate::device::calls::{self, Answers, Carried, Line, Taken};
-use crate::device::programs::{HostGrants, Settled, Tokens};
-use siftfs_base::{BlockRun, Error, Result, SharedBlock};
+use crate::device::programs::{HostGrants, Report, Settled, Tokens};
+use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
 use siftfs_wire::{
-    Access, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService, Token,
+    Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
+    Token,
 };
 use std::convert::Infallible;
 use std::ops::Range;
@@ -130,7 +131,7 @@ impl StorageSession {
     }
 
     /// Blocks of the area for a program. The host's role is held meanwhile.
-    fn grant(&self, named: (u64, u64), write: bool, runs: Vec<BlockRun>) -> Result<Token> {
+    fn grant(&self, named: (u64, u64), write: bool, runs: Vec<GrantRun>) -> Result<Token> {
         let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
@@ -252,8 +253,9 @@ impl StorageSession {
     }
 }
 
-fn settled(Settled { written, lost }: Settled) -> StorageAnswer {
-    StorageAnswer::Settled { written, lost }
+fn settled(Settled { written, lost, report }: Settled) -> StorageAnswer {
+    let Report { runs: fresh, end, more } = report;
+    StorageAnswer::Settled { written, lost, fresh, end, more }
 }
 
 impl Rights {

@@ -1,9 +1,10 @@
 //! The target that has a volume's storage, as the Runtime asks it for programs.
 
-use siftfs_base::{BlockRun, InodeNr, Result};
+use siftfs_base::{InodeNr, RangeSet, Result};
 use siftfs_device_target::{Settled, Target};
-use siftfs_proto::LeaseId;
+use siftfs_proto::{DirectRun, LeaseId};
 use siftfs_runtime::{Admits, DirectPlane, Written};
+use siftfs_wire::GrantRun;
 use std::sync::Arc;
 
 struct Plane(Arc<Target>);
@@ -18,9 +19,13 @@ impl DirectPlane for Plane {
         &self,
         (lease, file): (LeaseId, InodeNr),
         write: bool,
-        runs: Vec<BlockRun>,
+        runs: &[DirectRun],
     ) -> Result<Admits> {
-        let granted = self.0.grant((lease.0, file.into()), write, runs)?;
+        let of = |run: &DirectRun| {
+            let DirectRun { first, block, count: len, fresh } = *run;
+            GrantRun { block, len, first, fresh }
+        };
+        let granted = self.0.grant((lease.0, file.into()), write, runs.iter().map(of).collect())?;
         Ok(Admits { token: granted.token, target: granted.place.to_string() })
     }
 
@@ -34,5 +39,8 @@ impl DirectPlane for Plane {
 }
 
 fn written(settled: Settled) -> Written {
-    Written { some: settled.written, lost: settled.lost }
+    let Settled { written: some, lost, fresh: runs, end, more } = settled;
+    let mut fresh = RangeSet::new();
+    runs.iter().for_each(|run| fresh.insert(run.first, run.first.saturating_add(run.len)));
+    Written { some, lost, fresh, end, more }
 }

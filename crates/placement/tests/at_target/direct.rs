@@ -41,7 +41,7 @@ pub fn program(v: &LocalVolume) -> Program {
     Program { session: v.holder(Opening::user(0, 0, Rights::all()), holder).unwrap(), told }
 }
 
-fn user(v: &LocalVolume) -> Arc<dyn FileService> {
+pub fn user(v: &LocalVolume) -> Arc<dyn FileService> {
     v.session(Opening::user(0, 0, Rights::all())).unwrap()
 }
 
@@ -65,7 +65,7 @@ pub fn direct(
     lease: LeaseId,
     handle: Handle,
 ) -> Result<siftfs_proto::Direct, i32> {
-    let asked = Request::LeaseDirect { lease, file: handle.into() };
+    let asked = Request::LeaseDirect { lease, file: handle.into(), room: 0 };
     ask(session, asked).map(|reply| reply.direct().unwrap())
 }
 
@@ -168,8 +168,7 @@ pub fn open(session: &Arc<dyn FileService>, name: &str) -> Handle {
     ask(session, Request::open(ino, Access::Both)).unwrap().opened().unwrap()
 }
 
-/// What is not whole, written and at home is not granted: the end, holes, what fallocate(2) made,
-/// and what is only staged.
+/// What is not whole and at home is not granted: the end, holes, and what is only staged.
 #[test]
 fn what_is_granted() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,17 +187,19 @@ fn what_is_granted() {
     ask(session, Request::write(handle, 12 * BLOCK, vec![4; 100])).unwrap();
     let held = lease(session, handle).unwrap();
     let first = direct(session, held, handle).unwrap();
-    assert_eq!(blocks(&first), [0, 1, 5, 9]);
+    assert_eq!(blocks(&first), [0, 1, 5, 8, 9, 10, 11]);
+    let fresh = first.runs.iter().filter(|run| run.fresh).map(|run| (run.first, run.count));
+    assert_eq!(fresh.collect::<Vec<_>>(), [(8, 1), (10, 2)], "what fallocate(2) made");
     // What comes beside it leaves it, and is granted when the next checkpoint is due.
     put(session, held, (3 * BLOCK, &[5; BLOCK_SIZE])).unwrap();
     put(session, held, (12 * BLOCK, &[6; BLOCK_SIZE])).unwrap();
     let attached = attach(&machine, first.token).unwrap();
     attached.write_at(home(&first, 0), &[7; 10], false).unwrap();
     let early = direct(session, held, handle).unwrap();
-    assert_eq!(blocks(&early), [0, 1, 5, 9]);
+    assert_eq!(blocks(&early), [0, 1, 5, 8, 9, 10, 11]);
     thread::sleep(Duration::from_millis(110));
     let second = direct(session, held, handle).unwrap();
-    assert_eq!(blocks(&second), [0, 1, 3, 5, 9, 12]);
+    assert_eq!(blocks(&second), [0, 1, 3, 5, 8, 9, 10, 11, 12]);
     assert_ne!(first.token, second.token);
     let refused = attach(&machine, first.token).map(drop);
     assert!(matches!(refused, Err(Error::Posix(libc::ESTALE))), "{refused:?}");

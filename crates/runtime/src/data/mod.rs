@@ -1,5 +1,6 @@
 //! The bytes of files: pages, blocks and holes.
 
+pub mod appended;
 pub mod file;
 pub mod fill;
 pub mod ranges;

@@ -1,6 +1,7 @@
 //! The shape of a file: its size, its holes, its preallocated and removed blocks, and the end of
 //! files that lost their last name.
 
+use crate::data::appended;
 use crate::data::file::MAX_FILE_SIZE;
 use crate::data::ranges::block_up;
 use crate::state::Metadata;
@@ -153,6 +154,10 @@ impl State {
             return Err(errno(libc::EFBIG).into());
         }
         self.metadata.begin(PATH_BLOCKS)?;
+        if mode != Allocate::PunchHole && self.leases.direct.rooms.has(ino) {
+            self.leases.direct.rooms.keep(ino, offset / BLOCK_BYTES, block_up(end));
+            appended::forget(&mut self.metadata, ino)?;
+        }
         let keep =
             matches!(mode, Allocate::KeepSize | Allocate::ZeroRangeKeepSize | Allocate::PunchHole);
         match mode {
@@ -258,7 +263,7 @@ impl Metadata {
     }
 
     /// Unmaps blocks `[first, end)`, in steps that fit the running transaction.
-    fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
+    pub(super) fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
         let mut left =
             if self.log.is_replaying() { usize::MAX } else { self.log.config.most_freed.max(1) };
         loop {
@@ -286,7 +291,7 @@ impl Metadata {
 
     /// Gives unwritten blocks to the holes of blocks `[first, end)`. The caller has checked that
     /// all of them can be had: an operation that runs out of space half-way would stop the volume.
-    fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
+    pub(super) fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
         let mut block = first;
         while block < end {
             let node = self.tree.inodes.get(&ino).expect("loaded before use");

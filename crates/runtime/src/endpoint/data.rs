@@ -257,6 +257,12 @@ impl Call<'_> {
             let ino = self.use_lease(st, lease)?;
             let end = offset.saturating_add(data.len() as u64).div_ceil(BLOCK_BYTES);
             st.leases.direct.touch_blocks(ino, offset / BLOCK_BYTES, end)?;
+            let size = st.metadata.tree.attr(ino)?.size;
+            if offset > size {
+                // The rest of the block of the end becomes zeros.
+                let (first, end) = (size / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES));
+                st.leases.direct.touch_blocks(ino, first, end)?;
+            }
             if self.session.lends {
                 let State { metadata: Metadata { tree, log }, .. } = st;
                 pools::note(tree, log.config.pools, self.session.id, ino);

@@ -3,28 +3,34 @@
 
 use super::Call;
 use super::leases::takes_bytes_alone;
+use crate::data::appended::{is_mapped_durably, set_room_aside};
 use crate::direct_plane::{Admits, DirectPlane};
 use crate::session::{direct, readers};
 use crate::staging::capture::Asked;
 use crate::state::State;
 use crate::state::leases::readers::{Reader, Whose};
 use crate::state::step::{Step, Stop};
-use siftfs_base::{BLOCK_BYTES, BlockRun, Blocks, Error, InodeNr, RangeSet, Result, errno};
+use siftfs_base::{BLOCK_BYTES, Blocks, Error, InodeNr, RangeSet, Result, errno};
 use siftfs_ext4::Mapping;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Direct, DirectRun, LeaseId, Reply, Target};
+use siftfs_proto::{Direct, DirectRun, LeaseId, MAX_FILE_SIZE, ROOM_MOST, Reply, Target};
 use siftfs_status::Urgency;
+use siftfs_wire::{GRANT_MAX_FRESH, GRANT_MAX_RUNS};
 
 /// Runs of blocks that are granted at most.
-const MOST_RUNS: usize = 4096;
+const MOST_RUNS: usize = GRANT_MAX_RUNS;
+/// Fresh blocks that are granted at most.
+const MOST_FRESH: u64 = GRANT_MAX_FRESH;
+/// Of both, what is kept for the end of a file with room behind it.
+const TAIL: (usize, u64) = (MOST_RUNS / 2, ROOM_MOST / BLOCK_BYTES);
 
 impl Call<'_> {
-    pub(super) fn lease_direct(&self, lease: LeaseId, file: Target) -> Result<Reply> {
+    pub(super) fn lease_direct(&self, lease: LeaseId, file: Target, room: u64) -> Result<Reply> {
         let runtime = self.runtime;
         let plane = runtime.direct.as_deref().ok_or_else(|| errno(libc::EOPNOTSUPP))?;
         runtime.seq.check()?;
         let ino = self.query_step(|st| self.ask_direct(st, lease, file))?;
-        let granted = self.grant_direct(plane, ino, lease);
+        let granted = self.grant_direct(plane, ino, (lease, room));
         if granted.is_err() {
             direct::forget_grant(runtime, ino);
         }
@@ -39,10 +45,11 @@ impl Call<'_> {
             return Err(errno(libc::ESTALE).into());
         }
         st.leases.direct.touch(ino)?;
+        if st.leases.direct.take_lost(ino) {
+            return Err(errno(libc::EIO).into());
+        }
         takes_bytes_alone(st, ino)?;
         st.leases.direct.ask(ino, lease)?;
-        // A holder that asks anew has seen the end of the last grant.
-        st.leases.direct.take_lost(ino);
         Ok(ino)
     }
 
@@ -50,10 +57,11 @@ impl Call<'_> {
         &self,
         plane: &dyn DirectPlane,
         ino: InodeNr,
-        lease: LeaseId,
+        (lease, room): (LeaseId, u64),
     ) -> Result<Direct> {
         let runtime = self.runtime;
         self.bring(ino)?;
+        self.set_room_aside(ino, (lease, room))?;
         let runs = runtime.drive(libc::EAGAIN, || {
             let mut st = runtime.lock();
             if st.fills.meets(ino, &(0..u64::MAX)) {
@@ -61,12 +69,33 @@ impl Call<'_> {
                 return Err(Stop::Wait(ino, 0..u64::MAX));
             }
             self.use_lease(&mut st, lease)?;
-            Ok(offer(&mut st, ino)?)
+            Ok(offer(&mut st, ino, room)?)
         })?;
         let granted = at_target(plane, (lease, ino), true, runs)?;
         runtime.lock().leases.direct.granted(ino);
         runtime.lease_ended.notify_all();
         Ok(granted)
+    }
+
+    /// Sets room aside behind the end of the file, as far as there is space. What the file has of
+    /// unwritten blocks is journaled when this returns: none of them is granted before.
+    fn set_room_aside(&self, ino: InodeNr, (lease, room): (LeaseId, u64)) -> Result<()> {
+        let runtime = self.runtime;
+        if room > 0 {
+            let set = runtime.mutate(&self.doing, |st| {
+                self.use_lease(st, lease)?;
+                let privileged = st.metadata.tree.privileged(self.cred);
+                set_room_aside(st, ino, room, privileged)
+            });
+            match set {
+                Err(Error::Posix(libc::ENOSPC)) => {}
+                set => set?,
+            }
+        }
+        if !is_mapped_durably(&runtime.lock(), ino) {
+            let _journaled = runtime.full_commit(ino)?;
+        }
+        Ok(())
     }
 
     /// Brings home what is pending of the file, unless that was done for any file just now.
@@ -113,7 +142,7 @@ impl Call<'_> {
         self.bring(ino)?;
         let runs = {
             let mut st = runtime.lock();
-            let runs = homes(&mut st, ino)?;
+            let runs = homes(&mut st, ino, None)?;
             if !st.leases.direct.readers.offer(id) {
                 return Err(errno(libc::EAGAIN));
             }
@@ -153,8 +182,7 @@ fn at_target(
     write: bool,
     runs: Vec<DirectRun>,
 ) -> Result<Direct> {
-    let blocks = runs.iter().map(|run| BlockRun { start: run.block, len: run.count });
-    match plane.grant(named, write, blocks.collect()) {
+    match plane.grant(named, write, &runs) {
         Ok(Admits { token, target }) => Ok(Direct { token, target, runs }),
         Err(Error::Refused(why)) => {
             tracing::warn!(why, "the target grants nothing");
@@ -167,32 +195,51 @@ fn at_target(
 /// Chooses blocks of a file that lie in their homes and nowhere else, so that nothing which is
 /// staged, journaled or under way will be written to them, now or by a recovery (rule R42).
 /// The page cache forgets them.
-fn offer(st: &mut State, ino: InodeNr) -> Result<Vec<DirectRun>> {
-    let runs = homes(st, ino)?;
-    let mut blocks = RangeSet::<Blocks>::new();
-    for DirectRun { first, count, .. } in &runs {
+fn offer(st: &mut State, ino: InodeNr, room: u64) -> Result<Vec<DirectRun>> {
+    let runs = homes(st, ino, Some(room))?;
+    let (mut blocks, mut unwritten) = (RangeSet::<Blocks>::new(), RangeSet::<Blocks>::new());
+    for DirectRun { first, count, fresh, .. } in &runs {
         blocks.insert(*first, first + count);
+        if *fresh {
+            unwritten.insert(*first, first + count);
+        }
         st.pages.remove_range(ino, *first, first + count);
     }
-    st.leases.direct.offer(ino, blocks);
+    st.leases.direct.offer(ino, blocks, unwritten);
     Ok(runs)
 }
 
-fn homes(st: &mut State, ino: InodeNr) -> Result<Vec<DirectRun>> {
+/// What of a file lies in its homes: of what was written, the blocks that are whole within the
+/// size. With room, unwritten blocks as well, up to that many bytes behind the end.
+fn homes(st: &mut State, ino: InodeNr, room: Option<u64>) -> Result<Vec<DirectRun>> {
     st.metadata.tree.load_regular(ino)?;
     let node = st.metadata.tree.node(ino);
-    let end = node.size.min(node.inode.size) / BLOCK_BYTES;
-    let (mut runs, mut at) = (Vec::new(), 0);
+    let whole = node.size.min(node.inode.size) / BLOCK_BYTES;
+    let room = room.filter(|_| is_mapped_durably(st, ino));
+    let behind = |room: u64| node.size.saturating_add(room.min(ROOM_MOST)).min(MAX_FILE_SIZE);
+    let end = room.map_or(whole, |room| behind(room).div_ceil(BLOCK_BYTES));
+    let (mut runs, mut at, mut left) = (Vec::new(), 0, MOST_FRESH);
+    let tail = if room > Some(0) { node.size / BLOCK_BYTES } else { 0 };
     while at < end && runs.len() < MOST_RUNS {
+        if at < tail && (runs.len() + TAIL.0 >= MOST_RUNS || left <= TAIL.1) {
+            at = tail;
+        }
         let tree = &mut st.metadata.tree;
         let node = tree.inodes.get(&ino).expect("just loaded");
         match tree.fs.layout.map(&mut tree.meta, &node.inode, at, end - at)? {
-            Mapping::Mapped { pblk, len, unwritten: false } => {
+            Mapping::Mapped { pblk, len, unwritten: fresh } => {
                 let len = len.clamp(1, end - at);
-                at_home(st, ino, DirectRun { first: at, block: pblk, count: len }, &mut runs);
+                let most = match fresh {
+                    true if room.is_some() => len.min(left),
+                    true => 0,
+                    false => len.min(whole.saturating_sub(at)),
+                };
+                let run = DirectRun { first: at, block: pblk, count: most, fresh };
+                at_home(st, ino, run, &mut runs);
+                left -= if fresh { most } else { 0 };
                 at += len;
             }
-            Mapping::Mapped { len, .. } | Mapping::Hole { len } => at += len.clamp(1, end - at),
+            Mapping::Hole { len } => at += len.clamp(1, end - at),
         }
     }
     runs.truncate(MOST_RUNS);
@@ -215,6 +262,7 @@ fn at_home(st: &State, ino: InodeNr, run: DirectRun, found: &mut Vec<DirectRun>)
         first,
         block: run.block + (first - run.first),
         count: end - first,
+        fresh: run.fresh,
     });
     found.extend(homes);
 }

@@ -85,7 +85,7 @@ impl Call<'_> {
                 self.query(|st| self.use_lease(st, lease)).map(|_| Reply::Done)
             }
             Request::LeaseReturn { lease } => self.return_lease(lease),
-            Request::LeaseDirect { lease, file } => self.lease_direct(lease, file),
+            Request::LeaseDirect { lease, file, room } => self.lease_direct(lease, file, room),
             Request::ReadDirect { file } => self.read_direct(file),
             other => unreachable!("a request of another kind: {other:?}"),
         }

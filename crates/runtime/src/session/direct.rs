@@ -1,9 +1,11 @@
 //! What programs have of files at the storage's target: how it ends, and how it is made durable
 //! (`docs/design/target.md`, "The data plane"). The target is asked without the state lock.
 
+use crate::data::appended;
 use crate::direct_plane::Written;
 use crate::runtime::Runtime;
 use crate::session::readers;
+use crate::state::leases::direct::Directs;
 use crate::state::leases::direct::End;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
@@ -21,20 +23,52 @@ pub(crate) fn take_back(runtime: &Runtime, ino: InodeNr) {
     readers::take_back(runtime, ino);
     let Some(lease) = begin_to_take_back(runtime, ino) else { return };
     let plane = runtime.direct.as_ref().expect("something was granted");
-    let taken = plane.revoke(lease).and_then(|written| note_written(runtime, ino, written));
-    if let Err(error) = taken {
+    if let Err(error) = note_all(runtime, ino, || plane.revoke(lease)) {
         // A program may write to what the volume believes its own (rules R21 and R29).
         runtime.fail(&error);
     }
     forget_grant(runtime, ino);
 }
 
+/// Asks the target what was written until it has told all, and notes that. What was written for the
+/// first time is journaled when this returns (rule R30). Is the grant lost?
+fn note_all(
+    runtime: &Runtime,
+    ino: InodeNr,
+    mut ask: impl FnMut() -> Result<Written>,
+) -> Result<bool> {
+    let (mut lost, mut fresh) = (false, false);
+    loop {
+        let written = ask()?;
+        let more = written.more;
+        (lost, fresh) = (lost || written.lost, fresh || written.has_fresh());
+        told(runtime, note_written(runtime, ino, written))?;
+        if !more {
+            break;
+        }
+    }
+    if fresh {
+        let _journaled = told(runtime, runtime.full_commit(ino))?;
+    }
+    Ok(lost)
+}
+
+/// What the target has told it does not tell again: where that cannot be kept, the volume stops.
+fn told<T>(runtime: &Runtime, kept: Result<T>) -> Result<T> {
+    kept.inspect_err(|error| runtime.fail(error))
+}
+
 /// The lease whose grant the target is to be told to end. Waits for another thread that is at
 /// it; nothing, if nothing is granted then.
 fn begin_to_take_back(runtime: &Runtime, ino: InodeNr) -> Option<LeaseId> {
+    begin(runtime, |directs| directs.end(ino))
+}
+
+/// The lease that the target is to be asked about, once no other thread asks about the file.
+fn begin(runtime: &Runtime, mut end: impl FnMut(&mut Directs) -> End) -> Option<LeaseId> {
     let mut st = runtime.lock();
     loop {
-        match st.leases.direct.end(ino) {
+        match end(&mut st.leases.direct) {
             End::Nothing => return None,
             End::Revoke(lease) => return Some(lease),
             End::Wait => {
@@ -68,7 +102,40 @@ fn note_written(runtime: &Runtime, ino: InodeNr, written: Written) -> Result<()>
     if written.lost {
         runtime.lock().leases.direct.note_lost(ino);
     }
+    if written.has_fresh() {
+        note_fresh(runtime, ino, &written)?;
+    }
     if written.some { move_times(runtime, ino) } else { Ok(()) }
+}
+
+/// What was written for the first time becomes the file's.
+///
+/// # Errors
+/// Refused if the target tells what cannot be.
+fn note_fresh(runtime: &Runtime, ino: InodeNr, written: &Written) -> Result<()> {
+    let mut fresh = written.fresh.clone();
+    runtime.lock().leases.direct.check_fresh(ino, written)?;
+    runtime.drive(libc::EIO, || {
+        let mut st = runtime.lock();
+        let noted = appended::note_appended(&mut st, ino, &mut fresh, written.end);
+        runtime.leave(st);
+        noted
+    })
+}
+
+/// The lease of the file is ending, and nothing is granted of it: what was set aside for it and is
+/// not used is free again.
+pub(crate) fn give_room_back(runtime: &Runtime, ino: InodeNr) {
+    let room = runtime.lock().leases.direct.rooms.take(ino);
+    let given = runtime.drive(libc::EIO, || {
+        let mut st = runtime.lock();
+        let given = appended::give_room_back(&mut st.metadata, ino, &room);
+        runtime.leave(st);
+        given
+    });
+    if let Err(error) = given {
+        runtime.fail(&error);
+    }
 }
 
 /// A file was written without the Runtime.
@@ -110,13 +177,14 @@ pub(crate) fn settle_all(runtime: &Runtime) -> Result<()> {
 }
 
 fn settle_one(runtime: &Runtime, ino: InodeNr) -> Result<()> {
-    let Some(lease) = runtime.lock().leases.direct.of(ino) else { return Ok(()) };
+    let Some(lease) = begin(runtime, |directs| directs.settle(ino)) else { return Ok(()) };
     let plane = runtime.direct.as_ref().expect("something was granted");
-    let written = plane.settle(lease)?;
-    if written.lost {
+    let settled = note_all(runtime, ino, || plane.settle(lease));
+    runtime.lock().leases.direct.settled(ino);
+    runtime.lease_ended.notify_all();
+    if settled? {
         // The grant has ended; its end finds the same.
         take_back(runtime, ino);
-        return Ok(());
     }
-    note_written(runtime, ino, written)
+    Ok(())
 }

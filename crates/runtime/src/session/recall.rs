@@ -106,10 +106,12 @@ fn take_back<'a>(
 ) -> (MutexGuard<'a, State>, Vec<InodeNr>) {
     let leases = files.iter().filter_map(|ino| Some((*ino, st.leases.ends(*ino)?)));
     let mut leases: Vec<_> = leases.collect();
-    let granted = |st: &State| files.iter().copied().find(|ino| st.leases.direct.has(*ino));
+    let has = |st: &State, ino| st.leases.direct.has(ino) || st.leases.direct.rooms.has(ino);
+    let granted = |st: &State| files.iter().copied().find(|ino| has(st, *ino));
     while let Some(ino) = granted(&st) {
         drop(st);
         direct::take_back(runtime, ino);
+        direct::give_room_back(runtime, ino);
         st = runtime.lock();
     }
     leases.retain(|(ino, lease)| st.leases.is_of(*ino, *lease));

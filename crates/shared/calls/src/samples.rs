@@ -245,7 +245,7 @@ fn locks_and_leases() -> Vec<Request> {
         R::LeaseLocate { lease: LeaseId(4), first: 5, count: 64, bring: u64::MAX },
         R::LeaseKeep { lease: LeaseId(4) },
         R::LeaseReturn { lease: LeaseId(4) },
-        R::LeaseDirect { lease: LeaseId(4), file: OPEN },
+        R::LeaseDirect { lease: LeaseId(4), file: OPEN, room: 1 << 26 },
         R::ReadDirect { file: OPEN },
         R::HoldMany { inodes: vec![Held { ino: 12, generation: 3, count: u32::MAX }] },
         R::StatFs,
@@ -299,7 +299,10 @@ pub fn replies() -> Vec<Reply> {
         R::Direct(Direct {
             token: [7; 32],
             target: "unix:/run/t/v.img".into(),
-            runs: vec![DirectRun { first: 1, block: 1 << 33, count: 2 }],
+            runs: vec![
+                DirectRun { first: 1, block: 1 << 33, count: 2, fresh: false },
+                DirectRun { first: 3, block: 9, count: 1, fresh: true },
+            ],
         }),
         R::Gone(vec![12, 13]),
         R::Lock(None),

@@ -3,20 +3,28 @@
 
 use crate::place::TargetPlace;
 use crate::target::Target;
-use siftfs_base::{BlockRun, Result};
+use siftfs_base::Result;
 use siftfs_transport::Address;
-use siftfs_wire::{StorageAnswer, StorageCall, Token};
+use siftfs_wire::{FileRun, GrantRun, StorageAnswer, StorageCall, Token};
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
 
 /// What was written under a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Something was, since this was asked last, or that is not known any more.
     pub written: bool,
     /// The target has died meanwhile, or could not make it durable: what was answered, and not
-    /// durable, may be lost.
+    /// durable, or not reported, may be lost.
     pub lost: bool,
+    /// Fresh blocks that were written, in the order of their places in the file. They are durable,
+    /// and reported once.
+    pub fresh: Vec<FileRun>,
+    /// The byte of the file behind the last one that was written to what was granted as fresh; 0 if
+    /// that has not changed.
+    pub end: u64,
+    /// There is more to report: to be asked again for that.
+    pub more: bool,
 }
 
 /// What admits a program, and where.
@@ -54,7 +62,8 @@ impl Target {
 
     /// Grants a file's blocks of the area under a number that has no grant. A caller that has the token that
     /// is answered, and connects where that says, may read them, and `write` them if so said, until
-    /// [`Target::revoke`], or until this host's connection is lost.
+    /// [`Target::revoke`], or until this host's connection is lost. Fresh blocks read as zeros
+    /// until they are written, and are reported when they were.
     ///
     /// # Errors
     /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error
@@ -63,7 +72,7 @@ impl Target {
         &self,
         (lease, file): (u64, u64),
         write: bool,
-        runs: Vec<BlockRun>,
+        runs: Vec<GrantRun>,
     ) -> Result<Granted> {
         match self.calls(&[StorageCall::Grant { lease, file, write, runs }])?.pop() {
             Some(StorageAnswer::Granted { token, programs }) => {
@@ -87,19 +96,26 @@ impl Target {
         self.settled(token.map(|token| StorageCall::Settle { lease, token }))
     }
 
-    /// As [`Target::settle`], and the grant has ended: nothing runs under it any more.
+    /// As [`Target::settle`], and the grant has ended: nothing runs under it any more. If there is
+    /// more to report, it is asked again for that.
     ///
     /// # Errors
     /// As of [`Target::settle`].
     pub fn revoke(&self, lease: u64) -> Result<Settled> {
-        let token = self.granted().remove(&lease);
-        self.settled(token.map(|token| StorageCall::Revoke { lease, token }))
+        let token = self.granted().get(&lease).copied();
+        let settled = self.settled(token.map(|token| StorageCall::Revoke { lease, token }));
+        if !settled.as_ref().is_ok_and(|settled| settled.more) {
+            self.granted().remove(&lease);
+        }
+        settled
     }
 
     fn settled(&self, call: Option<StorageCall>) -> Result<Settled> {
-        let Some(call) = call else { return Ok(Settled { written: false, lost: false }) };
+        let Some(call) = call else { return Ok(Settled::default()) };
         match self.calls(&[call])?.pop() {
-            Some(StorageAnswer::Settled { written, lost }) => Ok(Settled { written, lost }),
+            Some(StorageAnswer::Settled { written, lost, fresh, end, more }) => {
+                Ok(Settled { written, lost, fresh, end, more })
+            }
             Some(StorageAnswer::Failed { error }) => Err(error),
             other => Err(self.unfit(other.as_ref())),
         }

@@ -212,15 +212,18 @@ pub enum Request {
     LeaseReturn { lease: LeaseId },
     /// Have what is pending of the leased file brought home, and blocks of it granted, so that a
     /// program reads and writes them at the storage's target by itself (`docs/design/target.md`).
-    /// `file` is open to be read and written. What was granted before is taken back first, and so
+    /// `file` is open to be read and written. Blocks for `room` bytes more than the file has are
+    /// set aside behind its end, [`ROOM_MOST`](crate::ROOM_MOST) at most, and granted with it; less
+    /// or none of it, where space is short. What was granted before is taken back first, and so
     /// it is by anything that the session does with the file but `Read`, `LeaseWrite` and
     /// `LeaseLocate` beside the granted blocks, `LeaseKeep`, `Fsync`, and what only looks at
     /// attributes. `Fsync` covers what was written at the target and answered; it is `EIO` once if
     /// the target has died since the grant: what was not durable there may be lost, as the
     /// program's connection tells as well. Errors as of `LeaseWrite`; `EOPNOTSUPP` where no target
     /// has the storage, and for a file with set-id bits or capabilities, and one that is immutable
-    /// or append-only; `EAGAIN` if too much is granted, or it is being done. Reply: `Direct`.
-    LeaseDirect { lease: LeaseId, file: Target },
+    /// or append-only; `EAGAIN` if too much is granted, or it is being done; `EIO`, once, if what
+    /// was written under the grant before may be lost, which has ended then. Reply: `Direct`.
+    LeaseDirect { lease: LeaseId, file: Target, room: u64 },
     /// As `LeaseDirect`, to read blocks of a file that nobody holds a lease of; others may have the
     /// same at once. `file` is an open handle that may be read. The grant is taken back by whatever
     /// changes the file, ends with the handle, and takes the place of the handle's last one: the

@@ -95,7 +95,14 @@ pub struct DirectRun {
     pub block: u64,
     /// How many.
     pub count: u64,
+    /// None of them was ever written: they read as zeros until the program has written them, and
+    /// what it writes is the file's durably after an fsync by the host alone.
+    pub fresh: bool,
 }
+
+/// Most bytes of room that one [`Request::LeaseDirect`](crate::Request::LeaseDirect) asks for; what
+/// is beyond that is cut.
+pub const ROOM_MOST: u64 = 64 << 20;
 
 /// An inode that a session refers to by lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -31,9 +31,9 @@ pub use siftfs_status::{
     Urgency,
 };
 pub use storage::{
-    Access, CONNECTION_MAX_QUEUES, Carried, GRANT_MAX_RUNS, Place, QUEUE_WINDOW,
-    STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token,
-    UNORDERED,
+    Access, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_MAX_FRESH, GRANT_MAX_RUNS, GrantRun,
+    Place, QUEUE_WINDOW, SETTLED_MAX_RUNS, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer,
+    StorageCall, StorageDevice, Token, UNORDERED,
 };
 
 /// The block protocol.

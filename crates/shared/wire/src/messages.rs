@@ -2,9 +2,9 @@
 //! are part of the protocol's version; numbers are never used again for something else.
 
 use crate::{
-    Access, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun, FromService,
-    IoCounts, OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
-    StorageDevice, ToService, Urgency,
+    Access, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
+    FromService, GrantRun, IoCounts, OriginCounts, Place, RegionCounts, ServiceStatistics,
+    StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -65,10 +65,14 @@ variants!(BlockProtocol: StorageAnswer {
     4 => Described { info },
     5 => Failed { error },
     6 => Granted { token, programs },
-    7 => Settled { written, lost },
+    7 => Settled { written, lost, fresh, end, more },
     8 => Attached { carried },
     9 => Ended { carried },
 });
+
+fields!(BlockProtocol: GrantRun { block, len, first, fresh });
+
+fields!(BlockProtocol: FileRun { first, len });
 
 variants!(BlockProtocol: Access { 1 => Alone {}, 2 => ReadOnly {}, 3 => Shared {} });
 

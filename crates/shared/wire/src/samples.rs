@@ -8,8 +8,8 @@ use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_status::Persists;
 use siftfs_wire::{
-    Access, Carried, CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts,
-    OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
+    Access, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun, FromService, GrantRun,
+    IoCounts, OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
     StorageDevice, ToService, Urgency,
 };
 
@@ -111,7 +111,10 @@ pub fn storage_calls() -> Vec<StorageCall> {
             lease: u64::MAX,
             file: 13,
             write: true,
-            runs: vec![BlockRun { start: 1 << 33, len: 9 }, BlockRun { start: 7, len: 1 }],
+            runs: vec![
+                GrantRun { block: 1 << 33, len: 9, first: 3, fresh: true },
+                GrantRun { block: 7, len: 1, first: 1 << 31, fresh: false },
+            ],
         },
         StorageCall::Settle { lease: 6, token: [0x3c; 32] },
         StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
@@ -149,7 +152,14 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         StorageAnswer::Failed { error: Error::Refused("no such device".into()) },
         StorageAnswer::Granted { token: [0x5a; 32], programs: None },
         StorageAnswer::Granted { token: [0x5b; 32], programs: Some("unix:/run/p".into()) },
-        StorageAnswer::Settled { written: true, lost: false },
+        StorageAnswer::Settled { written: true, lost: false, fresh: vec![], end: 0, more: false },
+        StorageAnswer::Settled {
+            written: true,
+            lost: true,
+            fresh: vec![FileRun { first: 3, len: 2 }, FileRun { first: 1 << 31, len: 1 }],
+            end: 1 << 43,
+            more: true,
+        },
         StorageAnswer::Attached { carried: Carried { life: 3, low: 70, before: 5, from: 1 << 63 } },
         StorageAnswer::Ended { carried: Carried { life: 9, low: 2, before: 3 << 62, from: 4 } },
     ]

@@ -1,7 +1,7 @@
 //! Calls on the storage of the Service's process, which is then the host's only way to it
 //! (`docs/design/target.md`). They are those of [`siftfs_device::Device`], with its promises.
 
-use siftfs_base::{BlockRun, Error, SharedBlock};
+use siftfs_base::{Error, SharedBlock};
 use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 
 /// Blocks that a read or a write carries at most.
@@ -65,9 +65,38 @@ pub struct Place {
     pub first: u64,
 }
 
+/// Fresh blocks that one grant names at most.
+pub const GRANT_MAX_FRESH: u64 = 1 << 20;
+
+/// Runs of blocks that one [`StorageAnswer::Settled`] reports at most.
+pub const SETTLED_MAX_RUNS: usize = 1024;
+
 /// Stands for a grant: what only the target and those whom its host has told can know. The first
 /// half stands for the target's process, the second for the grant.
 pub type Token = [u8; 32];
+
+/// Blocks of a file that follow each other there and in the area, and are granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantRun {
+    /// The first one's number in the area.
+    pub block: u64,
+    /// How many.
+    pub len: u64,
+    /// The first one's place in the file, in blocks.
+    pub first: u64,
+    /// None of them was ever written by the file: they read as zeros until the program has written
+    /// them, whatever the area has there (rule R30).
+    pub fresh: bool,
+}
+
+/// Blocks of a file that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRun {
+    /// The first one's place in the file, in blocks.
+    pub first: u64,
+    /// How many.
+    pub len: u64,
+}
 
 /// For what a volume's storage is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,8 +199,9 @@ pub enum StorageCall {
         file: u64,
         /// The caller may write them, too.
         write: bool,
-        /// Blocks of the area, [`GRANT_MAX_RUNS`] runs at most.
-        runs: Vec<BlockRun>,
+        /// Blocks of the area: [`GRANT_MAX_RUNS`] runs and [`GRANT_MAX_FRESH`] fresh blocks at
+        /// most.
+        runs: Vec<GrantRun>,
     },
     /// What was answered under a grant before this call is durable when this is answered.
     Settle {
@@ -181,7 +211,8 @@ pub enum StorageCall {
         token: Token,
     },
     /// The grant ends. When this is answered nothing runs under it any more, and what was written
-    /// under it is durable.
+    /// under it is durable. Where the answer has no room for all that is to be reported, the call
+    /// is made again for the rest.
     Revoke {
         /// Which one. One that is not there any more has ended.
         lease: u64,
@@ -245,13 +276,22 @@ pub enum StorageAnswer {
         /// What was carried out of the last life.
         carried: Carried,
     },
-    /// What was written under a grant is durable.
+    /// What was written under a grant is durable. What is reported here of fresh blocks was written
+    /// before the flush, is reported once, and is not fresh any more.
     Settled {
         /// Something was, since this was answered last, or that is not known any more.
         written: bool,
         /// The grant was another process's, or its last flush failed: what was answered, and not
-        /// durable, may be lost.
+        /// durable, or not reported, may be lost.
         lost: bool,
+        /// Fresh blocks that were written, in the order of their places in the file,
+        /// [`SETTLED_MAX_RUNS`] runs at most.
+        fresh: Vec<FileRun>,
+        /// The byte of the file behind the last one that was written to a block which was granted
+        /// as a fresh one; 0 if that has not changed since it was reported.
+        end: u64,
+        /// There is more to report of what was written before this call.
+        more: bool,
     },
     /// It was not done, or, of a write, perhaps in part.
     Failed {

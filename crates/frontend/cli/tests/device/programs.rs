@@ -254,7 +254,7 @@ fn own(address: &str, name: &str, write: bool) -> Option<Own> {
         true => {
             let leased = ask(&session, Request::Lease { file: handle.into(), writers: None })?;
             let (lease, _) = leased.leased().ok()?;
-            (Some(lease), Request::LeaseDirect { lease, file: handle.into() })
+            (Some(lease), Request::LeaseDirect { lease, file: handle.into(), room: 0 })
         }
         false => {
             let opened = ask(&session, Request::open(attr.ino, Access::Read))?.opened().ok()?;

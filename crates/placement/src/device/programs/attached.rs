@@ -97,7 +97,7 @@ impl Attached {
         let carried = match attached {
             // The grant ends, and that it is durable is known when it has.
             Err(Error::Posix(libc::ESTALE)) => {
-                return grant.has_ended().map(|carried| StorageAnswer::Ended { carried });
+                return self.tokens.ended(&grant).map(|carried| StorageAnswer::Ended { carried });
             }
             attached => attached?,
         };
@@ -261,7 +261,7 @@ pub(super) fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswe
     match call {
         StorageCall::Read { device: 0, offset, len } => by_grant(grant, |table| {
             let place = table.place(offset, len.into())?;
-            calls::read(&*table.device, place, len)
+            grant.read(table, place, len)
         }),
         StorageCall::Write { device: 0, offset, len, durable, blocks } => {
             let carried = Carried::of(len, &blocks)?;

@@ -389,7 +389,7 @@ fn the_rest_of_an_ended_grant_is_left() {
     let token = door.all(&device);
     let end = || assert!(door.grants.revoke(1, &token).unwrap().written);
     let queue = broken(&door, &device, token, end);
-    let Next::Over(left, doubt) = queue.again() else { panic!("the grant has ended") };
+    let Next::Ended(left, doubt) = queue.again() else { panic!("the grant has ended") };
     assert_eq!((left.len(), doubt), (1, Ok(())));
     assert_eq!((left[0].offset, left[0].data[0]), (3 * BLOCK_BYTES, 2));
     assert_eq!(*lock(&device.log), [1]);

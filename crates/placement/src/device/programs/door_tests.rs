@@ -8,8 +8,8 @@ use siftfs_device::{Device, MemDevice};
 use siftfs_device_target::{Lines, Queue, RequestOrder, TargetPlace};
 use siftfs_transport::{CallerEnd, Listener, Received, Sender, TransportOptions, connect};
 use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall, ToService,
-    Token,
+    BlockProtocol, FromService, GrantRun, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall,
+    ToService, Token,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -131,6 +131,11 @@ impl Door {
 
     pub fn grant(&self, lease: u64, runs: Vec<BlockRun>, device: &Arc<Gated>) -> Token {
         let device: Arc<dyn Device> = device.clone();
+        let of = |run: BlockRun| {
+            let BlockRun { start: block, len } = run;
+            GrantRun { block, len, first: block, fresh: false }
+        };
+        let runs = runs.into_iter().map(of).collect();
         self.grants.grant((lease, lease), (true, runs), &device, 0..1 << 40).unwrap()
     }
 

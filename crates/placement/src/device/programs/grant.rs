@@ -4,12 +4,15 @@
 //! until the I/O has ended. The end of a grant takes that lock to write: so nothing runs under a
 //! grant that has ended (rule R29).
 
+use crate::device::calls;
 use crate::device::programs::attached::Request;
+use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::queue::Queue;
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{AlignedBuf, Device};
-use siftfs_wire::{Carried, Token};
+use siftfs_wire::{Carried, StorageAnswer, Token};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -24,6 +27,8 @@ pub(super) struct Grant {
     flushed: AtomicBool,
     /// The order of its requests.
     pub queue: Queue<Request>,
+    /// Blocks that the file has not written before.
+    pub fresh: Fresh,
     /// Taken to read by writes of whole blocks, and to write by those that keep a part of one: what
     /// they keep must not be older than a write beside them.
     patching: RwLock<()>,
@@ -37,16 +42,16 @@ pub(super) struct Grant {
 pub(super) struct Ended {
     /// Requests that waited, and are over.
     pub waited: Vec<Request>,
-    /// Whether anything was written.
-    pub settled: Result<bool>,
+    /// Whether anything was written; of fresh blocks, which were.
+    pub settled: Result<(bool, Report)>,
 }
 
 impl Grant {
     /// Of these blocks, with nothing done under it.
-    pub fn new(token: Token, table: Table) -> Self {
+    pub fn new(token: Token, table: Table, fresh: Fresh) -> Self {
         let (over, flushed, patching, written, unflushed) = Default::default();
         let (table, queue) = (RwLock::new(Some(table)), Queue::new());
-        Self { token, table, over, flushed, queue, patching, written, unflushed }
+        Self { token, table, over, flushed, queue, fresh, patching, written, unflushed }
     }
 
     /// Has nobody ended it?
@@ -59,48 +64,110 @@ impl Grant {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes at a byte of the device; what a block keeps beside that is read first.
+    /// Reads at a byte of the device. Fresh blocks that were not written are zeros.
+    pub fn read(&self, table: &Table, place: u64, len: u32) -> Result<StorageAnswer> {
+        calls::read_by(len, |bytes| self.fill(table, place, bytes))
+    }
+
+    /// Fills the buffer with the file's bytes that lie at a byte of the device.
+    fn fill(&self, table: &Table, place: u64, bytes: &mut [u8]) -> Result<()> {
+        let at = place - table.area.start;
+        let end = at + bytes.len() as u64;
+        let zeros = match self.fresh.blocks() {
+            0 => Vec::new(),
+            _ => table.unwritten(&(at..end))?,
+        };
+        if zeros.is_empty() {
+            return table.device.read(place, bytes);
+        }
+        bytes.fill(0);
+        let mut from = at;
+        let starts = zeros.iter().map(|run| (run.start * BLOCK_BYTES, run.end * BLOCK_BYTES));
+        for (start, next) in starts.chain([(end, end)]) {
+            if from < start {
+                let len = usize::try_from(start - from).map_err(|_| too_long())?;
+                let mut part = AlignedBuf::zeroed(len);
+                table.device.read(table.area.start + from, &mut part)?;
+                let skip = usize::try_from(from - at).map_err(|_| too_long())?;
+                bytes.iter_mut().skip(skip).zip(&*part).for_each(|(to, from)| *to = *from);
+            }
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// These bytes of the device are written.
+    ///
+    /// # Errors
+    /// The table could not be told: they read as before.
+    fn note(&self, table: &Table, bytes: Range<u64>, durable: bool) -> Result<()> {
+        if self.fresh.blocks() == 0 {
+            return Ok(());
+        }
+        if !durable {
+            // Before it counts as written: what is reported is flushed before.
+            self.unflushed.store(true, Ordering::Release);
+        }
+        let of = |place: u64| place - table.area.start;
+        let bytes = of(bytes.start)..of(bytes.end);
+        table.set_written(&bytes)?;
+        self.fresh.note_written(&bytes);
+        Ok(())
+    }
+
+    /// Writes at a byte of the device. What a block keeps beside that is read first, and of a fresh
+    /// block it is zeros.
     pub fn write(&self, table: &Table, place: u64, data: &[u8], durable: bool) -> Result<()> {
         let whole = |at: u64| (at - table.area.start).is_multiple_of(BLOCK_BYTES);
         let end = place + data.len() as u64;
         if whole(place) && whole(end) {
             let _beside = self.patching.read().unwrap_or_else(PoisonError::into_inner);
-            return table.device.write(place, data, durable);
+            table.device.write(place, data, durable)?;
+            return self.note(table, place..end, durable);
         }
         let start = place - (place - table.area.start) % BLOCK_BYTES;
         let behind = table.area.start + (end - table.area.start).next_multiple_of(BLOCK_BYTES);
-        let len = usize::try_from(behind - start).map_err(|_| Error::Refused("too long".into()))?;
+        let len = usize::try_from(behind - start).map_err(|_| too_long())?;
         let mut blocks = AlignedBuf::zeroed(len);
         let _alone = self.patching.write().unwrap_or_else(PoisonError::into_inner);
-        table.device.read(start, &mut blocks)?;
+        self.fill(table, start, &mut blocks)?;
         let skip = usize::try_from(place - start).unwrap_or(len);
         blocks.iter_mut().skip(skip).zip(data).for_each(|(to, from)| *to = *from);
-        table.device.write(start, &blocks, durable)
+        table.device.write(start, &blocks, durable)?;
+        self.note(table, place..end, durable)
     }
 
     /// Makes durable what was answered, and says whether anything was written since it was said
-    /// last.
-    pub fn settle(&self) -> Result<bool> {
+    /// last; of fresh blocks, which were.
+    pub fn settle(&self) -> Result<(bool, Report)> {
         let table = self.table();
         match &*table {
-            Some(table) => self.settle_on(&*table.device),
-            None => Ok(false),
+            Some(table) => self.settle_on(Some(&*table.device)),
+            None => Ok((false, Report::default())),
         }
     }
 
-    fn settle_on(&self, device: &dyn Device) -> Result<bool> {
+    /// What is reported was written before the flush. Without a device all of it was flushed.
+    fn settle_on(&self, device: Option<&dyn Device>) -> Result<(bool, Report)> {
         let written = self.written.swap(false, Ordering::AcqRel);
-        let settled = match self.unflushed.swap(false, Ordering::AcqRel) {
-            true => device.flush(),
-            false => Ok(()),
+        let report = self.fresh.unreported();
+        let unflushed = self.unflushed.swap(false, Ordering::AcqRel);
+        // A flush of the program's own that covers what is reported may be under way, and fail.
+        let settled = match device {
+            Some(device) if unflushed || !report.is_empty() => device.flush(),
+            _ => Ok(()),
         };
         if settled.is_err() {
             self.unflushed.store(true, Ordering::Release);
         }
-        settled.map(|()| written)
+        settled.map(|()| {
+            self.fresh.reported(&report);
+            (written || !report.is_empty(), report)
+        })
     }
 
-    /// Ends it. Nothing runs under it when this returns.
+    /// Ends it. Nothing runs under it when this returns. If what it was says that there is more to
+    /// report, it is asked again, of a grant that has ended.
     pub fn end(&self) -> Ended {
         self.over.store(true, Ordering::Release);
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -108,11 +175,11 @@ impl Grant {
         let waited = self.queue.close();
         match table.take() {
             Some(ended) => {
-                let settled = self.settle_on(&*ended.device);
+                let settled = self.settle_on(Some(&*ended.device));
                 self.flushed.store(settled.is_ok(), Ordering::Release);
                 Ended { waited, settled }
             }
-            None => Ended { waited, settled: Ok(false) },
+            None => Ended { waited, settled: self.settle_on(None) },
         }
     }
 
@@ -127,4 +194,8 @@ impl Grant {
             false => Err(Error::Refused("nothing is granted so".into())),
         }
     }
+}
+
+fn too_long() -> Error {
+    Error::Refused("too long".into())
 }

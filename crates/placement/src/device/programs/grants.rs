@@ -4,12 +4,13 @@
 use crate::device::calls::lock;
 use crate::device::permissions::{Memory, Owner, Permissions};
 use crate::device::programs::attached::dismiss;
+use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::grant::{Ended, Grant};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;
-use siftfs_wire::{Carried, GRANT_MAX_RUNS, Token};
-use std::collections::{HashMap, VecDeque};
+use siftfs_wire::{Carried, GRANT_MAX_RUNS, GrantRun, Token};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,6 +29,8 @@ const MOST_ENDED: usize = 4096;
 const MOST_GRANTS: usize = 64 << 10;
 /// Memory for the table of one host's grants.
 const MEMORY: Memory = Memory { leaves: 64 << 20, index: 64 << 20 };
+/// Fresh blocks of all grants of one host: two bits each.
+const MOST_FRESH: u64 = 1 << 26;
 
 /// All grants of this process, by their tokens.
 pub(crate) struct Tokens {
@@ -37,6 +40,9 @@ pub(crate) struct Tokens {
     ended: Mutex<EndedGrants>,
     /// What was written under a grant that has ended could not be made durable.
     broken: AtomicBool,
+    /// Grants that ended with their host's connection, of which there was something to report:
+    /// [`MOST_GRANTS`] at most.
+    unreported: Mutex<HashSet<Token>>,
     /// Where programs reach this process, if that is not where hosts do.
     programs: Option<String>,
     /// The folder of what does not fit into memory.
@@ -64,8 +70,9 @@ struct EndedGrants {
 
 impl EndedGrants {
     fn note(&mut self, token: Token, carried: Carried) {
-        self.carried.insert(token, carried);
-        self.order.push_back(token);
+        if self.carried.insert(token, carried).is_none() {
+            self.order.push_back(token);
+        }
         if self.order.len() > MOST_ENDED
             && let Some(oldest) = self.order.pop_front()
         {
@@ -79,8 +86,19 @@ impl Tokens {
     /// into memory lies in files without names in `scratch`.
     pub fn new(programs: Option<String>, scratch: PathBuf) -> Self {
         let (process, grants, ended, broken) = Default::default();
-        let (watched, looked, waiting) = Default::default();
-        Self { process, grants, ended, broken, programs, scratch, watched, looked, waiting }
+        let (unreported, watched, looked, waiting) = Default::default();
+        Self {
+            process,
+            grants,
+            ended,
+            broken,
+            unreported,
+            programs,
+            scratch,
+            watched,
+            looked,
+            waiting,
+        }
     }
 
     /// Where programs reach this process, if that is not where hosts do.
@@ -107,10 +125,22 @@ impl Tokens {
         }
     }
 
+    /// What was carried out of the last life of a grant that ends, when it has.
+    ///
+    /// # Errors
+    /// Refused: what was written under it may not be durable, or no host has heard of it.
+    pub(super) fn ended(&self, grant: &Grant) -> Result<Carried> {
+        let carried = grant.has_ended()?;
+        match lock(&self.unreported).contains(&grant.token) {
+            true => Err(Error::Refused("nothing is granted so".into())),
+            false => Ok(carried),
+        }
+    }
+
     fn note_end(&self, grant: &Grant) {
         // Not before: a token that is not there is one whose end has made everything durable.
         lock(&self.grants).remove(&grant.token);
-        if let Ok(carried) = grant.has_ended() {
+        if let Ok(carried) = self.ended(grant) {
             lock(&self.ended).note(grant.token, carried);
         }
     }
@@ -157,10 +187,23 @@ impl Tokens {
     }
 
     /// What is to be said of a grant that is not there: its end has flushed it, if it was in this
-    /// process.
+    /// process. What was to be reported of it then is not known any more.
     fn of_ended(&self, token: &Token) -> Settled {
         let own = self.process.get().is_some_and(|own| token.starts_with(own));
-        Settled { written: true, lost: !own || self.broken.load(Ordering::Acquire) }
+        let reported = !lock(&self.unreported).contains(token);
+        let lost = !own || !reported || self.broken.load(Ordering::Acquire);
+        Settled { written: true, lost, report: Report::default() }
+    }
+
+    /// A grant has ended, and no host hears what was to be reported of it.
+    fn note_unreported(&self, token: Token) {
+        let mut unreported = lock(&self.unreported);
+        if unreported.len() < MOST_GRANTS {
+            unreported.insert(token);
+        } else {
+            // It cannot be told apart from others any more.
+            self.broken.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -171,6 +214,12 @@ pub(crate) struct Settled {
     pub written: bool,
     /// Something may be lost.
     pub lost: bool,
+    /// What was of fresh blocks.
+    pub report: Report,
+}
+
+fn settled((written, report): (bool, Report)) -> Settled {
+    Settled { written, lost: false, report }
 }
 
 /// The grants of one host.
@@ -185,6 +234,7 @@ struct Own {
     files: HashMap<u64, Granted>,
     /// Made with the first grant.
     permissions: Option<Arc<Permissions>>,
+    fresh: u64,
 }
 
 /// A grant, and of which file it is.
@@ -213,7 +263,8 @@ impl HostGrants {
     }
 
     /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if
-    /// that is said with them, to be written. They are a file's.
+    /// that is said with them, to be written. They are a file's. Fresh ones read as zeros until they
+    /// are written.
     ///
     /// # Errors
     /// Refused: the runs are no blocks of the area, some are another file's, the lease has a grant,
@@ -221,24 +272,27 @@ impl HostGrants {
     pub fn grant(
         &self,
         (lease, file): (u64, u64),
-        (write, runs): (bool, Vec<BlockRun>),
+        (write, runs): (bool, Vec<GrantRun>),
         device: &Arc<dyn Device>,
         area: Range<u64>,
     ) -> Result<Token> {
         let blocks = (area.end - area.start) / BLOCK_BYTES;
+        let fresh = Fresh::of(&runs)?;
         let runs = in_order(runs, blocks)?;
         let token = self.tokens.draw()?;
         let mut own = lock(&self.own);
         if own.by_lease.contains_key(&lease) {
             return Err(Error::Refused(format!("the lease {lease} has a grant already")));
         }
-        if own.by_lease.len() >= MOST_GRANTS {
+        let all_fresh = own.fresh + fresh.blocks();
+        if own.by_lease.len() >= MOST_GRANTS || all_fresh > MOST_FRESH {
             return Err(Error::Refused("there are too many grants".into()));
         }
         let permissions = own.permissions(blocks, &self.tokens.scratch)?;
         let owner = own.give(&permissions, (file, write), &runs)?;
         let table = Table { device: device.clone(), area, permissions, owner, write };
-        let grant = Arc::new(Grant::new(token, table));
+        let grant = Arc::new(Grant::new(token, table, fresh));
+        own.fresh = all_fresh;
         own.by_lease.insert(lease, Leased { grant: grant.clone(), file });
         lock(&self.tokens.grants).insert(token, grant);
         Ok(token)
@@ -254,45 +308,67 @@ impl HostGrants {
     /// last.
     pub fn settle(&self, lease: u64, token: &Token) -> Result<Settled> {
         match self.of(lease, token) {
-            Some(grant) => grant.settle().map(|written| Settled { written, lost: false }),
+            Some(grant) => grant.settle().map(settled),
             None => Ok(self.tokens.of_ended(token)),
         }
     }
 
-    /// Ends a grant. When this returns nothing runs under it, and what was written is durable.
+    /// Ends a grant. When this returns nothing runs under it, and what was written is durable. If
+    /// the report says that there is more, it is asked again for that.
     pub fn revoke(&self, lease: u64, token: &Token) -> Result<Settled> {
         let mut own = lock(&self.own);
         match own.by_lease.get(&lease).filter(|leased| leased.grant.token == *token) {
-            Some(_) => {
-                let written = self.end(&mut own, lease)?;
-                Ok(Settled { written, lost: false })
-            }
+            Some(_) => self.end(&mut own, lease).map(settled),
             None => Ok(self.tokens.of_ended(token)),
         }
     }
 
     /// Ends a grant. The lock is held on, so that a grant of the same blocks comes behind what runs
     /// under this one.
-    fn end(&self, own: &mut Own, lease: u64) -> Result<bool> {
-        let Some(Leased { grant, file }) = own.by_lease.remove(&lease) else { return Ok(false) };
+    fn end(&self, own: &mut Own, lease: u64) -> Result<(bool, Report)> {
+        let grant = own.by_lease.get(&lease).map(|leased| leased.grant.clone());
+        let Some(grant) = grant else { return Ok(Default::default()) };
         let Ended { waited, settled } = grant.end();
         dismiss(waited);
-        own.take_back(file);
         if settled.is_err() {
             self.tokens.broken.store(true, Ordering::Release);
         }
-        self.tokens.note_end(&grant);
+        if !matches!(&settled, Ok((_, report)) if report.more) {
+            self.forget(own, lease);
+        }
         settled
+    }
+
+    /// Nothing more is asked of a grant that has ended.
+    fn forget(&self, own: &mut Own, lease: u64) {
+        if let Some(Leased { grant, file }) = own.by_lease.remove(&lease) {
+            own.fresh -= grant.fresh.blocks();
+            own.take_back(file);
+            self.tokens.note_end(&grant);
+        }
     }
 
     /// Ends all grants.
     pub fn revoke_all(&self) {
         let mut own = lock(&self.own);
-        let leases: Vec<u64> = own.by_lease.keys().copied().collect();
-        for lease in leases {
-            if let Err(error) = self.end(&mut own, lease) {
-                tracing::error!(%error, "what was written under a grant may not be durable");
+        let of = |(lease, leased): (&u64, &Leased)| (*lease, leased.grant.clone());
+        let all: Vec<(u64, Arc<Grant>)> = own.by_lease.iter().map(of).collect();
+        for (lease, grant) in all {
+            if grant.fresh.blocks() > 0 {
+                // Before its program can find that it has ended.
+                self.tokens.note_unreported(grant.token);
             }
+            match self.end(&mut own, lease) {
+                Ok((_, report)) if report.is_empty() => {
+                    lock(&self.tokens.unreported).remove(&grant.token);
+                    self.tokens.note_end(&grant);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(%error, "what was written under a grant may not be durable");
+                }
+            }
+            self.forget(&mut own, lease);
         }
     }
 }
@@ -318,14 +394,18 @@ impl Own {
         &mut self,
         permissions: &Permissions,
         (file, write): (u64, bool),
-        runs: &[BlockRun],
+        runs: &[GrantRun],
     ) -> Result<Owner> {
         let known = self.files.get(&file);
         if known.is_some_and(|granted| granted.write || write) {
             return Err(Error::Refused(format!("the file {file} has a grant already")));
         }
         let owner = known.map_or_else(|| permissions.owner(), |granted| Ok(granted.owner))?;
-        let given = permissions.give(owner, runs, true);
+        let given = [true, false].into_iter().try_for_each(|written| {
+            let own = runs.iter().filter(|run| run.fresh != written);
+            let own = own.map(|run| BlockRun { start: run.block, len: run.len });
+            permissions.give(owner, &own.collect::<Vec<_>>(), written)
+        });
         if let Err(error) = given {
             if known.is_none() {
                 permissions.take_all(owner)?;
@@ -351,18 +431,18 @@ impl Own {
 }
 
 /// The runs in order, none empty, none beyond the area's `blocks`, none meeting another.
-fn in_order(mut runs: Vec<BlockRun>, blocks: u64) -> Result<Vec<BlockRun>> {
+fn in_order(mut runs: Vec<GrantRun>, blocks: u64) -> Result<Vec<GrantRun>> {
     let wrong = |what: String| Err(Error::Refused(what));
     if runs.len() > GRANT_MAX_RUNS {
         return wrong(format!("a grant of {} runs", runs.len()));
     }
-    runs.sort_unstable_by_key(|run| run.start);
+    runs.sort_unstable_by_key(|run| run.block);
     let mut free_from = 0;
-    for BlockRun { start, len } in &runs {
-        let end = start.checked_add(*len).filter(|end| *end <= blocks && *len > 0);
+    for GrantRun { block, len, .. } in &runs {
+        let end = block.checked_add(*len).filter(|end| *end <= blocks && *len > 0);
         match end {
-            Some(end) if *start >= free_from => free_from = end,
-            _ => return wrong(format!("a grant of {len} blocks from {start} on")),
+            Some(end) if *block >= free_from => free_from = end,
+            _ => return wrong(format!("a grant of {len} blocks from {block} on")),
         }
     }
     Ok(runs)

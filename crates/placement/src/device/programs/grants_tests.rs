@@ -2,14 +2,18 @@ use super::*;
 use crate::device::programs::attached::carry_out;
 use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
 use siftfs_device::{FaultDevice, MemDevice};
-use siftfs_wire::StorageCall;
+use siftfs_wire::{StorageAnswer, StorageCall};
 use std::thread;
 use std::time::Duration;
 
 const AREA: Range<u64> = 10 * BLOCK_BYTES..110 * BLOCK_BYTES;
 
-fn run(start: u64, len: u64) -> BlockRun {
-    BlockRun { start, len }
+fn run(block: u64, len: u64) -> GrantRun {
+    GrantRun { block, len, first: block, fresh: false }
+}
+
+fn settled(written: bool, lost: bool) -> Result<Settled> {
+    Ok(Settled { written, lost, report: Report::default() })
 }
 
 fn grants() -> (Arc<Tokens>, HostGrants) {
@@ -114,7 +118,6 @@ fn what_was_written_is_durable_at_the_end() {
     let device: Arc<dyn Device> = disk.clone();
     let token = grants.grant((1, 1), (true, vec![run(0, 50)]), &device, AREA).unwrap();
     let grant = found(&tokens, &token);
-    let settled = |written, lost| Ok(Settled { written, lost });
     assert_eq!(grants.settle(1, &token), settled(false, false));
     carry_out(&grant, write(0, 5000, 1)).unwrap();
     assert_eq!(disk.pending().len(), 1);
@@ -142,7 +145,7 @@ fn what_could_not_be_made_durable_may_be_lost() {
     disk.cut_now();
     drop(grants);
     let next = HostGrants::new(&tokens);
-    assert_eq!(next.settle(1, &token), Ok(Settled { written: true, lost: true }));
+    assert_eq!(next.settle(1, &token), settled(true, true));
 }
 
 /// A part of a block keeps the rest of it, also beside a write of all of it.
@@ -272,4 +275,122 @@ fn a_block_is_one_files() {
     assert!(reads(&next, 6).is_ok() && reads(&next, 4).is_err() && reads(&writes, 0).is_ok());
     grants.revoke(1, &writes).unwrap();
     grant(5, 11, true, 0).unwrap();
+}
+
+fn fresh(block: u64, len: u64) -> GrantRun {
+    GrantRun { block, len, first: 1000 + block, fresh: true }
+}
+
+fn read(offset: u64, len: u32) -> StorageCall {
+    StorageCall::Read { device: 0, offset, len }
+}
+
+/// Rule R30: what is read of fresh blocks, and what a part of one is written into, is zeros,
+/// whatever lies there. Against an array, with blocks beside them that were written before.
+#[test]
+fn r30_fresh_blocks_are_zeros_until_they_are_written() {
+    for seed in 0..40 {
+        let (tokens, grants) = grants();
+        let (device, mut rng) = (memory(), Rng::new(seed));
+        device.write(0, &vec![0xaa; 120 * BLOCK_SIZE], false).unwrap();
+        let runs = vec![run(0, 3), fresh(3, 20), run(23, 2), fresh(25, 5)];
+        let token = grants.grant((1, 1), (true, runs), &device, AREA).unwrap();
+        let grant = found(&tokens, &token);
+        let mut model = vec![0u8; 30 * BLOCK_SIZE];
+        model[..3 * BLOCK_SIZE].fill(0xaa);
+        model[23 * BLOCK_SIZE..25 * BLOCK_SIZE].fill(0xaa);
+        for step in 0..60 {
+            let len = [1, 100, 4096, 5000, 20_000][rng.below(5) as usize];
+            let at = rng.below(30 * BLOCK_BYTES - len);
+            let whole = rng.chance(50);
+            let at = if whole { at / BLOCK_BYTES * BLOCK_BYTES } else { at };
+            let place = at as usize..(at + len) as usize;
+            if rng.chance(40) {
+                carry_out(&grant, write(at, len as u32, step)).unwrap();
+                model[place].fill(step);
+                continue;
+            }
+            let StorageAnswer::Data { blocks } = carry_out(&grant, read(at, len as u32)).unwrap()
+            else {
+                panic!("no data")
+            };
+            let found: Vec<u8> = blocks.iter().flat_map(|block| block.to_vec()).collect();
+            assert!(found[..len as usize] == model[place], "seed {seed}: {len} bytes at {at}");
+        }
+    }
+}
+
+/// What is told of first writes is durable before, is told once, and is lost for a host whose
+/// connection ended before it heard of it.
+#[test]
+fn first_writes_are_told_when_they_are_durable() {
+    let (tokens, grants) = grants();
+    let disk = Arc::new(FaultDevice::new(120 * BLOCK_BYTES, 1));
+    let device: Arc<dyn Device> = disk.clone();
+    let token = grants.grant((1, 1), (true, vec![fresh(3, 4)]), &device, AREA).unwrap();
+    let grant = found(&tokens, &token);
+    let told = |first, len, end| {
+        let runs = vec![siftfs_wire::FileRun { first, len }];
+        let report = Report { runs, end: end * BLOCK_BYTES, more: false };
+        Ok(Settled { written: true, lost: false, report })
+    };
+    carry_out(&grant, write(3 * BLOCK_BYTES, 4096, 1)).unwrap();
+    // A flush of the program's own covers it; it is flushed again all the same.
+    carry_out(&grant, StorageCall::Flush { device: 0 }).unwrap();
+    assert_eq!(grants.settle(1, &token), told(1003, 1, 1004));
+    assert_eq!(grants.settle(1, &token), settled(false, false));
+    carry_out(&grant, write(5 * BLOCK_BYTES, 4096, 1)).unwrap();
+    assert_eq!(disk.pending().len(), 1);
+    assert_eq!(grants.revoke(1, &token), told(1005, 1, 1006));
+    assert_eq!(disk.pending().len(), 0, "it is durable");
+    assert_eq!(grants.settle(1, &token), settled(true, false), "it was told");
+
+    let token = grants.grant((2, 2), (true, vec![fresh(3, 4)]), &device, AREA).unwrap();
+    let quiet = grants.grant((3, 3), (true, vec![fresh(9, 4)]), &device, AREA).unwrap();
+    let grant = found(&tokens, &token);
+    carry_out(&grant, write(4 * BLOCK_BYTES, 4096, 1)).unwrap();
+    drop(grants);
+    let next = HostGrants::new(&tokens);
+    assert_eq!(next.settle(2, &token), settled(true, true), "nobody was told");
+    assert!(matches!(tokens.find(&token), Err(Error::Refused(_))));
+    assert_eq!(next.settle(3, &quiet), settled(true, false), "there was nothing to tell");
+    assert!(matches!(tokens.find(&quiet), Ok(Found::Ended(_))));
+}
+
+/// What one report has no room for is told by the next, also of a grant that has ended.
+#[test]
+fn the_rest_of_a_report_outlives_its_grant() {
+    const AREA: Range<u64> = 0..1 << 30;
+    let (tokens, grants) = grants();
+    let device: Arc<dyn Device> = Arc::new(MemDevice::new(16 << 20));
+    let token = grants.grant((1, 1), (true, vec![fresh(0, 4000)]), &device, AREA).unwrap();
+    let grant = found(&tokens, &token);
+    for block in 0..1500 {
+        carry_out(&grant, write(2 * block * BLOCK_BYTES, 4096, 1)).unwrap();
+    }
+    let first = grants.revoke(1, &token).unwrap().report;
+    assert!(first.more && first.runs.len() == siftfs_wire::SETTLED_MAX_RUNS);
+    assert!(carry_out(&grant, write(0, 4096, 1)).is_err(), "it has ended");
+    let second = grants.revoke(1, &token).unwrap().report;
+    assert!(!second.more && first.runs.len() + second.runs.len() == 1500);
+    assert_eq!(grants.revoke(1, &token), settled(true, false));
+    grants.grant((1, 1), (true, vec![fresh(0, 4000)]), &device, AREA).unwrap();
+}
+
+/// A host's fresh blocks take memory here, and have an end as its runs do.
+#[test]
+fn there_is_an_end_of_fresh_blocks() {
+    const AREA: Range<u64> = 0..1 << 50;
+    let (_tokens, grants) = grants();
+    let most = siftfs_wire::GRANT_MAX_FRESH;
+    let one = |lease| vec![GrantRun { first: 0, ..fresh(lease * most, most) }];
+    let mut granted = 0;
+    let mut tokens = Vec::new();
+    while let Ok(token) = grants.grant((granted, granted), (true, one(granted)), &memory(), AREA) {
+        granted += 1;
+        tokens.push(token);
+    }
+    assert_eq!(granted, MOST_FRESH / most);
+    grants.revoke(0, &tokens[0]).unwrap();
+    grants.grant((0, 0), (true, one(0)), &memory(), AREA).unwrap();
 }

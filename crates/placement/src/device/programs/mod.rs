@@ -3,10 +3,12 @@
 mod attached;
 #[cfg(test)]
 mod door_tests;
+mod fresh;
 mod grant;
 mod grants;
 mod queue;
 mod table;
 
 pub(crate) use attached::Attached;
+pub(crate) use fresh::Report;
 pub(crate) use grants::{HostGrants, Settled, Tokens};

@@ -4,15 +4,19 @@
 //! 1. *Asked.* What is pending of the file is brought home; then its blocks are chosen, and the
 //!    target is told.
 //! 2. *Granted.* The program may read and write them.
-//! 3. *Ending.* The target is told, and answers when nothing runs any more.
+//! 3. *Settling*, again and again. The target is asked to make durable what was written, and its
+//!    answer is noted; then they are granted as before.
+//! 4. *Ending.* The target is told, and answers when nothing runs any more.
 //!
-//! In 1 and 3 one thread asks the target, without the state lock; other threads that want the file
-//! wait for it.
+//! In 1, 3 and 4 one thread asks the target, without the state lock; other threads that want the
+//! file wait for it.
 
+use crate::direct_plane::Written;
 use crate::state::leases::readers::Readers;
+use crate::state::leases::rooms::Rooms;
 use crate::state::step::{Step, Stop};
 use ahash::{HashMap, HashSet};
-use siftfs_base::{Blocks, InodeNr, RangeSet, Result, errno};
+use siftfs_base::{BLOCK_BYTES, Blocks, Error, InodeNr, RangeSet, Result, errno};
 use siftfs_proto::LeaseId;
 
 /// Time between two checkpoints for the sake of grants, at least.
@@ -22,6 +26,7 @@ const BETWEEN_NS: u64 = 100_000_000;
 enum Phase {
     Asked,
     Granted,
+    Settling,
     Ending,
 }
 
@@ -31,16 +36,18 @@ struct Direct {
     phase: Phase,
     /// Blocks of the file.
     blocks: RangeSet<Blocks>,
+    /// Those of them that were granted as fresh ones.
+    fresh: RangeSet<Blocks>,
 }
 
-/// What the end of a grant has to wait for.
+/// What the end of a grant, or its settling, has to wait for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing is granted of the file.
     Nothing,
     /// Another thread is at it.
     Wait,
-    /// The target is to be told that this lease's grant ends.
+    /// The target is to be told that this lease's grant ends, or is settled.
     Revoke(LeaseId),
 }
 
@@ -58,6 +65,8 @@ pub struct Directs {
     brought: Option<u64>,
     /// Leased files of which something may be lost that a holder's fsync has not told.
     lost: HashSet<InodeNr>,
+    /// What was set aside behind the ends of leased files.
+    pub rooms: Rooms,
 }
 
 impl Directs {
@@ -72,7 +81,8 @@ impl Directs {
         if self.of_file.contains_key(&ino) {
             return Err(errno(libc::EAGAIN));
         }
-        let direct = Direct { lease, phase: Phase::Asked, blocks: RangeSet::new() };
+        let (blocks, fresh) = Default::default();
+        let direct = Direct { lease, phase: Phase::Asked, blocks, fresh };
         self.of_file.insert(ino, direct);
         Ok(())
     }
@@ -87,13 +97,14 @@ impl Directs {
         may
     }
 
-    /// These blocks are chosen. From here on they are the program's.
+    /// These blocks are chosen, some of them fresh. From here on they are the program's.
     ///
     /// # Panics
     /// If nobody has asked.
-    pub fn offer(&mut self, ino: InodeNr, blocks: RangeSet<Blocks>) {
+    pub fn offer(&mut self, ino: InodeNr, blocks: RangeSet<Blocks>, fresh: RangeSet<Blocks>) {
         let direct = self.of_file.get_mut(&ino).filter(|direct| direct.phase == Phase::Asked);
-        direct.expect("one who asked is offered something").blocks = blocks;
+        let direct = direct.expect("one who asked is offered something");
+        (direct.blocks, direct.fresh) = (blocks, fresh);
     }
 
     /// The target has granted what was offered.
@@ -122,9 +133,53 @@ impl Directs {
         }
     }
 
+    /// What the target may tell of a file as written for the first time, and has.
+    ///
+    /// # Errors
+    /// Refused: some of it was not granted as fresh, so that the target cannot be believed.
+    pub fn check_fresh(&self, ino: InodeNr, written: &Written) -> Result<()> {
+        let direct = self.of_file.get(&ino);
+        let within = |(first, end): (u64, u64)| {
+            direct.is_some_and(|direct| direct.fresh.gaps(first, end).is_empty())
+        };
+        let reached = direct.and_then(|direct| direct.fresh.max_end()).unwrap_or(0);
+        let ends = written.end <= reached.saturating_mul(BLOCK_BYTES);
+        match ends && written.fresh.iter().all(within) {
+            true => Ok(()),
+            false => Err(Error::Refused("blocks were written that nobody has granted".into())),
+        }
+    }
+
+    /// Does the program have this block of the file as a fresh one?
+    pub fn has_fresh(&self, ino: InodeNr, block: u64) -> bool {
+        self.of_file.get(&ino).is_some_and(|direct| direct.fresh.contains(block))
+    }
+
     /// Is anything granted of the file, or about to be?
     pub fn has(&self, ino: InodeNr) -> bool {
         self.of_file.contains_key(&ino)
+    }
+
+    /// The target is to be asked to make durable what was written of the file: by which lease, or
+    /// what that has to wait for.
+    pub fn settle(&mut self, ino: InodeNr) -> End {
+        match self.of_file.get_mut(&ino) {
+            Some(direct) if direct.phase == Phase::Granted => {
+                direct.phase = Phase::Settling;
+                End::Revoke(direct.lease)
+            }
+            Some(Direct { phase: Phase::Settling | Phase::Ending, .. }) => End::Wait,
+            Some(_) | None => End::Nothing,
+        }
+    }
+
+    /// What the target has answered to that is noted.
+    ///
+    /// # Panics
+    /// If it was not asked.
+    pub fn settled(&mut self, ino: InodeNr) {
+        let direct = self.of_file.get_mut(&ino).filter(|direct| direct.phase == Phase::Settling);
+        direct.expect("one who settles is asked").phase = Phase::Granted;
     }
 
     /// How many files have a grant to write, or are about to.
@@ -135,12 +190,6 @@ impl Directs {
     /// Is somebody about to be granted something of the file?
     pub fn is_asked(&self, ino: InodeNr) -> bool {
         self.of_file.get(&ino).is_some_and(|direct| direct.phase == Phase::Asked)
-    }
-
-    /// The lease whose grant of the file the target has.
-    pub fn of(&self, ino: InodeNr) -> Option<LeaseId> {
-        let direct = self.of_file.get(&ino).filter(|direct| direct.phase == Phase::Granted);
-        direct.map(|direct| direct.lease)
     }
 
     /// The files of which something is granted.
@@ -161,6 +210,7 @@ impl Directs {
         assert!(!self.has(ino), "what was granted is taken back before (rule R29)");
         self.closing.remove(&ino);
         self.lost.remove(&ino);
+        drop(self.rooms.take(ino));
     }
 
     /// What was written of a leased file under a grant, and not made durable, may be lost.

@@ -20,7 +20,7 @@ fn stops(step: Step<()>) -> bool {
 fn granted() -> Directs {
     let mut directs = Directs::default();
     directs.ask(INO, LEASE).unwrap();
-    directs.offer(INO, blocks(&[(2, 4), (8, 9)]));
+    directs.offer(INO, blocks(&[(2, 4), (8, 9)]), blocks(&[(3, 4), (8, 9)]));
     directs.granted(INO);
     directs
 }
@@ -34,15 +34,15 @@ fn a_grant_begins_and_ends() {
     assert_eq!(directs.ask(INO, LEASE).unwrap_err().errno(), libc::EAGAIN);
     assert!(stops(directs.touch(INO)) && !stops(directs.touch_blocks(INO, 0, 100)));
     assert_eq!(directs.end(INO), End::Wait);
-    directs.offer(INO, blocks(&[(2, 4)]));
+    directs.offer(INO, blocks(&[(2, 4)]), blocks(&[]));
     // From the choice on, and not only from the grant: the target may have granted it already.
     assert!(stops(directs.touch_blocks(INO, 3, 4)));
-    assert_eq!((directs.of(INO), directs.is_asked(INO)), (None, true));
+    assert_eq!((directs.settle(INO), directs.is_asked(INO)), (End::Nothing, true));
     directs.granted(INO);
-    assert_eq!((directs.of(INO), directs.is_asked(INO)), (Some(LEASE), false));
+    assert!(!directs.is_asked(INO));
     assert_eq!(directs.end(INO), End::Revoke(LEASE));
     // One thread revokes; who else wants the file waits for it.
-    assert_eq!((directs.end(INO), directs.of(INO)), (End::Wait, None));
+    assert_eq!(directs.end(INO), End::Wait);
     assert!(stops(directs.touch(INO)));
     assert_eq!(directs.forget(INO), blocks(&[(2, 4)]));
     assert_eq!(directs.end(INO), End::Nothing);
@@ -95,4 +95,47 @@ fn a_loss_is_told_once_and_belongs_to_its_lease() {
     directs.forget(INO);
     directs.lease_ended(INO);
     assert!(!directs.take_lost(INO));
+}
+
+/// One thread asks the target at a time; the end of a grant waits until what it has told is noted.
+#[test]
+fn a_settling_ends_before_its_grant() {
+    let mut directs = Directs::default();
+    assert_eq!(directs.settle(INO), End::Nothing);
+    directs.ask(INO, LEASE).unwrap();
+    assert_eq!(directs.settle(INO), End::Nothing, "nothing is granted yet");
+    directs.offer(INO, blocks(&[(2, 4)]), blocks(&[]));
+    directs.granted(INO);
+    assert_eq!(directs.settle(INO), End::Revoke(LEASE));
+    assert_eq!((directs.settle(INO), directs.end(INO)), (End::Wait, End::Wait));
+    assert!(stops(directs.touch_blocks(INO, 2, 3)), "they are the program's still");
+    directs.settled(INO);
+    assert_eq!(directs.end(INO), End::Revoke(LEASE));
+    assert_eq!(directs.settle(INO), End::Wait);
+    directs.forget(INO);
+    assert_eq!(directs.settle(INO), End::Nothing);
+}
+
+/// Rule R30: what the target tells counts only for blocks that were granted as fresh ones.
+#[test]
+fn r30_the_target_tells_of_nothing_else() {
+    let mut directs = granted();
+    let told =
+        |fresh: &[(u64, u64)], end| Written { fresh: blocks(fresh), end, ..Written::default() };
+    for (fresh, end, fits) in [
+        (&[(3, 4)][..], 0, true),
+        (&[(8, 9), (3, 4)], 9 * BLOCK_BYTES, true),
+        (&[], 9 * BLOCK_BYTES + 1, false),
+        (&[(2, 3)], 0, false),
+        (&[(3, 5)], 0, false),
+        (&[(3, 9)], 0, false),
+        (&[(100, u64::MAX)], 0, false),
+    ] {
+        let checked = directs.check_fresh(INO, &told(fresh, end));
+        assert_eq!(checked.is_ok(), fits, "{fresh:?} up to {end}");
+    }
+    assert!(directs.check_fresh(INO + 1, &told(&[(3, 4)], 0)).is_err(), "of another file");
+    assert!(directs.has_fresh(INO, 3) && !directs.has_fresh(INO, 2));
+    directs.forget(INO);
+    assert!(directs.check_fresh(INO, &told(&[(3, 4)], 0)).is_err());
 }

@@ -12,6 +12,7 @@
 
 pub mod direct;
 pub mod readers;
+pub mod rooms;
 
 use crate::state::changes::Noted;
 use crate::state::step::{Step, Stop};

@@ -65,7 +65,7 @@ variants!(FileProtocol: Request {
     57 => Trim { start, len, least },
     58 => Status {},
     59 => HoldMany { inodes },
-    60 => LeaseDirect { lease, file },
+    60 => LeaseDirect { lease, file, room },
     61 => ReadDirect { file },
 } tuple {
     44 => Compound(it),

@@ -35,7 +35,7 @@ impl Field<FileProtocol> for Credentials {
 
 fields!(FileProtocol: Direct { token, target, runs });
 
-fields!(FileProtocol: DirectRun { first, block, count });
+fields!(FileProtocol: DirectRun { first, block, count, fresh });
 
 fields!(FileProtocol: Held { ino, generation, count });
 

@@ -44,9 +44,12 @@ pub enum Next {
     /// The next life: nothing of the last one is carried out any more. The writes that were not
     /// answered are carried out, or one of them was refused.
     Life(Box<Queue>, Result<()>),
-    /// The grant has ended, or cannot be reached: these writes may be lost, and belong to the file
-    /// in this order. `EIO`: some are in doubt, which may have been carried out, or not.
-    Over(Vec<Kept>, Result<()>),
+    /// The grant has ended in order, and what was answered is durable. These writes were not
+    /// carried out, in this order. `EIO`: some are in doubt, which may have been, or not.
+    Ended(Vec<Kept>, Result<()>),
+    /// The grant cannot be reached: these writes may be lost, in this order. With what came of
+    /// others.
+    Lost(Vec<Kept>, Result<()>),
 }
 
 impl Queue {
@@ -130,6 +133,11 @@ impl Queue {
         !lock(&self.unflushed).unanswered().is_empty()
     }
 
+    /// Bytes that are not known to be durable.
+    pub fn kept_bytes(&self) -> u64 {
+        lock(&self.unflushed).bytes()
+    }
+
     /// What is not known to be durable, in the order of the writes.
     pub fn kept(&self) -> Vec<Kept> {
         kept(&lock(&self.unflushed))
@@ -148,18 +156,18 @@ impl Queue {
                     let doubt = next.sort_out(last, &carried);
                     let mut left = lock(&next.unflushed);
                     left.drop_answered();
-                    return Next::Over(kept(&left), doubt);
+                    return Next::Ended(kept(&left), doubt);
                 }
                 Err(Error::Posix(ESTALE)) => {
                     // It has ended in order, so what was answered is durable.
                     let in_doubt = if next.has_unanswered() { Err(EIO) } else { Ok(()) };
-                    return Next::Over(Vec::new(), in_doubt);
+                    return Next::Ended(Vec::new(), in_doubt);
                 }
                 Err(Error::Link(_) | Error::Posix(EAGAIN)) if life < last + LIVES => {
                     let kept = next.unflushed;
                     unflushed = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
                 }
-                Err(_) => return Next::Over(next.kept(), Ok(())),
+                Err(_) => return Next::Lost(next.kept(), Ok(())),
             }
         }
         unreachable!("the last life that is tried returns")
@@ -179,8 +187,8 @@ impl Queue {
                     done = done.and(Err(error));
                 }
                 // This life has ended, too.
-                Err(error) if is_end(&error) => return Next::Over(self.kept(), done),
-                Ok(None) | Err(_) => return Next::Over(self.kept(), done.and(Err(EIO))),
+                Err(error) if is_end(&error) => return Next::Lost(self.kept(), done),
+                Ok(None) | Err(_) => return Next::Lost(self.kept(), done.and(Err(EIO))),
             }
         }
         Next::Life(Box::new(self), done)
