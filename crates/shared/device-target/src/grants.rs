@@ -60,10 +60,10 @@ impl Target {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants a file's blocks of the area under a number that has no grant. A caller that has the token that
-    /// is answered, and connects where that says, may read them, and `write` them if so said, until
-    /// [`Target::revoke`], or until this host's connection is lost. Fresh blocks read as zeros
-    /// until they are written, and are reported when they were.
+    /// Grants a file's blocks of the area under a number that has no grant. A caller that has the
+    /// token that is answered, and connects where that says, may read them, and `write` them if so
+    /// said, until [`Target::revoke`], or until this host's connection is lost. Fresh blocks read
+    /// as zeros until they are written, and are reported when they were.
     ///
     /// # Errors
     /// Refused: there are too many grants, or the runs are no blocks of the area. Any other error

@@ -155,8 +155,8 @@ pub enum ToService {
     },
     /// A call on the storage, by a host that reaches it through the Service's process alone, or by
     /// a program to which it has granted blocks. A connection whose first message is one,
-    /// [`StorageCall::Open`] or [`StorageCall::Attach`], carries nothing else but, after the latter,
-    /// `Queued`.
+    /// [`StorageCall::Open`] or [`StorageCall::Attach`], carries nothing else but, after the
+    /// latter, `Queued`.
     Storage {
         /// Echoed in [`FromService::Storage`]: calls are answered in any order.
         id: u64,

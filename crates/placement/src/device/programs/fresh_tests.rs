@@ -27,7 +27,8 @@ fn any_runs(rng: &mut Rng) -> Vec<GrantRun> {
     runs
 }
 
-/// What is written is told once, at its place in the file, and the end is that of the farthest byte. Against sets of single blocks.
+/// What is written is told once, at its place in the file, and the end is that of the farthest
+/// byte. Against sets of single blocks.
 #[test]
 fn it_is_as_its_model() {
     for seed in 0..300 {

@@ -263,8 +263,8 @@ impl HostGrants {
     }
 
     /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if
-    /// that is said with them, to be written. They are a file's. Fresh ones read as zeros until they
-    /// are written.
+    /// that is said with them, to be written. They are a file's. Fresh ones read as zeros until
+    /// they are written.
     ///
     /// # Errors
     /// Refused: the runs are no blocks of the area, some are another file's, the lease has a grant,
