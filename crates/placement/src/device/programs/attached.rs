@@ -2,7 +2,7 @@
 
 use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
 use crate::device::programs::grant::Grant;
-use crate::device::programs::grants::{Found, Tokens};
+use crate::device::programs::grants::{Found, TERM, Tokens};
 use crate::device::programs::queue::{Turn, Waits};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_SIZE, Error, Result};
@@ -92,7 +92,7 @@ impl Attached {
             Found::Grant(grant) => grant,
             Found::Ended(carried) => return Ok(StorageAnswer::Ended { carried }),
         };
-        let (over, attached) = grant.queue.attach(life);
+        let (over, attached) = grant.queue.attach(life, TERM);
         dismiss(over);
         let carried = match attached {
             // The grant ends, and that it is durable is known when it has.

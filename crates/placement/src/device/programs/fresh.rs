@@ -38,9 +38,11 @@ struct Run {
     bit: usize,
 }
 
-/// The fresh blocks of one grant. A block has one bit of each set; the bits are in the order of the
-/// places in the file.
-pub(super) struct Fresh {
+/// The fresh blocks of one grant. Most grants have none, and take no memory for that.
+pub(super) struct Fresh(Option<Box<Own>>);
+
+/// A block has one bit of each set; the bits are in the order of the places in the file.
+struct Own {
     /// In the order of their blocks in the area.
     runs: Vec<Run>,
     /// First bit, place in the file and length of each run, in the order of the file.
@@ -82,6 +84,40 @@ impl Fresh {
     /// # Errors
     /// Refused: they are too many, they meet in the file, or they are no places of a file.
     pub fn of(runs: &[GrantRun]) -> Result<Self> {
+        match runs.iter().any(|run| run.fresh) {
+            true => Ok(Self(Some(Box::new(Own::of(runs)?)))),
+            false => Ok(Self(None)),
+        }
+    }
+
+    /// How many there are.
+    pub fn blocks(&self) -> u64 {
+        self.0.as_ref().map_or(0, |own| own.places.iter().map(|(_, run)| run.len).sum())
+    }
+
+    /// These bytes of the area were written for the program, and the rest of the blocks that they
+    /// lie in is the file's, too.
+    pub fn note_written(&self, bytes: &Range<u64>) {
+        if let Some(own) = &self.0 {
+            own.note_written(bytes);
+        }
+    }
+
+    /// What was written and is not reported, up to the bound of one report.
+    pub fn unreported(&self) -> Report {
+        self.0.as_ref().map_or_else(Report::default, |own| own.unreported())
+    }
+
+    /// A report has been made, and what it says is durable.
+    pub fn reported(&self, report: &Report) {
+        if let Some(own) = &self.0 {
+            own.reported(report);
+        }
+    }
+}
+
+impl Own {
+    fn of(runs: &[GrantRun]) -> Result<Self> {
         let mut fresh: Vec<GrantRun> = runs.iter().filter(|run| run.fresh).copied().collect();
         fresh.sort_unstable_by_key(|run| run.first);
         let (mut places, mut own, mut free_from, mut bits) = (Vec::new(), Vec::new(), 0, 0u64);
@@ -103,11 +139,6 @@ impl Fresh {
         Ok(Self { runs: own, places, done })
     }
 
-    /// How many there are.
-    pub fn blocks(&self) -> u64 {
-        self.places.iter().map(|(_, run)| run.len).sum()
-    }
-
     /// The fresh runs that meet these blocks of the area.
     fn meeting(&self, blocks: &Range<u64>) -> impl Iterator<Item = &Run> {
         let from = self.runs.partition_point(|run| run.blocks.end <= blocks.start);
@@ -115,10 +146,8 @@ impl Fresh {
         self.runs.iter().skip(from).take_while(move |run| run.blocks.start < end)
     }
 
-    /// These bytes of the area were written for the program, and the rest of the blocks that they
-    /// lie in is the file's, too.
-    pub fn note_written(&self, bytes: &Range<u64>) {
-        if self.runs.is_empty() || bytes.is_empty() {
+    fn note_written(&self, bytes: &Range<u64>) {
+        if bytes.is_empty() {
             return;
         }
         let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
@@ -133,19 +162,14 @@ impl Fresh {
         }
     }
 
-    /// What was written and is not reported, up to the bound of one report.
-    pub fn unreported(&self) -> Report {
-        if self.runs.is_empty() {
-            return Report::default();
-        }
+    fn unreported(&self) -> Report {
         let done = lock(&self.done);
         let end = if done.end > done.end_reported { done.end } else { 0 };
         let (runs, more) = done.unreported(&self.places);
         Report { runs, end, more }
     }
 
-    /// A report has been made, and what it says is durable.
-    pub fn reported(&self, report: &Report) {
+    fn reported(&self, report: &Report) {
         let mut done = lock(&self.done);
         for FileRun { first, len } in &report.runs {
             for place in *first..first.saturating_add(*len) {

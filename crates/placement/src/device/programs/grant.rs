@@ -25,6 +25,8 @@ pub(super) struct Grant {
     over: AtomicBool,
     /// It has ended, and what was written is durable.
     flushed: AtomicBool,
+    /// The target looks at it again and again, because a request waits.
+    pub watched: AtomicBool,
     /// The order of its requests.
     pub queue: Queue<Request>,
     /// Blocks that the file has not written before.
@@ -49,9 +51,10 @@ pub(super) struct Ended {
 impl Grant {
     /// Of these blocks, with nothing done under it.
     pub fn new(token: Token, table: Table, fresh: Fresh) -> Self {
-        let (over, flushed, patching, written, unflushed) = Default::default();
+        let (over, flushed, watched) = Default::default();
+        let (patching, written, unflushed) = Default::default();
         let (table, queue) = (RwLock::new(Some(table)), Queue::new());
-        Self { token, table, over, flushed, queue, fresh, patching, written, unflushed }
+        Self { token, table, over, flushed, watched, queue, fresh, patching, written, unflushed }
     }
 
     /// Has nobody ended it?

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a request waits for one of a lower number that has not come, while nothing moves.
-const TERM: Duration = Duration::from_secs(10);
+/// How long a request waits for one of a lower number that has not come, while nothing moves, and a
+/// new life of a queue for what runs of the last one.
+pub(super) const TERM: Duration = Duration::from_secs(10);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of half a token.
@@ -48,7 +49,7 @@ pub(crate) struct Tokens {
     /// The folder of what does not fit into memory.
     scratch: PathBuf,
     /// Grants with a request that waits.
-    watched: Mutex<Vec<Weak<Grant>>>,
+    pub(super) watched: Mutex<Vec<Weak<Grant>>>,
     looked: Mutex<Option<Instant>>,
     /// Bytes of all requests that wait.
     pub(super) waiting: Arc<AtomicUsize>,
@@ -147,7 +148,9 @@ impl Tokens {
 
     /// A request waits for others of this grant, which may never come.
     pub(super) fn watch(&self, grant: &Arc<Grant>) {
-        lock(&self.watched).push(Arc::downgrade(grant));
+        if !grant.watched.swap(true, Ordering::AcqRel) {
+            lock(&self.watched).push(Arc::downgrade(grant));
+        }
     }
 
     /// Ends the lives of queues whose requests wait for what does not come. To be called again and
@@ -160,8 +163,17 @@ impl Tokens {
             }
             *looked = Some(Instant::now());
             lock(&self.watched).retain(|grant| {
-                let waits = grant.upgrade().and_then(|grant| grant.queue.look(TERM));
-                waits.map(|requests| over.extend(requests)).is_some()
+                let Some(grant) = grant.upgrade() else { return false };
+                let mut looks = || {
+                    let waits = grant.queue.look(TERM);
+                    waits.map(|requests| over.extend(requests)).is_some()
+                };
+                if looks() {
+                    return true;
+                }
+                grant.watched.store(false, Ordering::Release);
+                // One may have begun to wait just now, and have found that it is watched.
+                looks() && !grant.watched.swap(true, Ordering::AcqRel)
             });
         }
         if !over.is_empty() {

@@ -226,7 +226,7 @@ fn grants_that_ended_are_remembered_for_a_while() {
     let device = memory();
     let token = |lease| {
         let token = grants.grant((lease, lease), (true, vec![run(0, 1)]), &device, AREA).unwrap();
-        assert!(found(&tokens, &token).queue.attach(lease + 1).1.is_ok());
+        assert!(found(&tokens, &token).queue.attach(lease + 1, TERM).1.is_ok());
         grants.revoke(lease, &token).unwrap();
         token
     };

@@ -82,9 +82,9 @@ impl<T: Waits> Queue<T> {
     /// answered, and not done. What was carried out is told until a request of this life comes.
     ///
     /// # Errors
-    /// Refused: there is a newer life. `EAGAIN`: this one has ended. `ESTALE`: there is no further
-    /// one.
-    pub fn attach(&self, life: u64) -> (Vec<T>, Result<Carried>) {
+    /// Refused: there is a newer life. `EAGAIN`: this one has ended, or something ran for longer
+    /// than `term`. `ESTALE`: there is no further one.
+    pub fn attach(&self, life: u64, term: Duration) -> (Vec<T>, Result<Carried>) {
         let mut order = lock(&self.order);
         if order.life == u64::MAX {
             return (Vec::new(), Err(Error::Posix(libc::ESTALE)));
@@ -98,11 +98,16 @@ impl<T: Waits> Queue<T> {
         }
         let over = order.end();
         order.life = life;
+        let begun = Instant::now();
         while order.running > 0 {
-            order = self.drained.wait(order).unwrap_or_else(PoisonError::into_inner);
-            if order.life != life {
-                let errno = if order.life == u64::MAX { libc::ESTALE } else { libc::EAGAIN };
-                return (over, Err(Error::Posix(errno)));
+            let left = term.saturating_sub(begun.elapsed());
+            let woken = self.drained.wait_timeout(order, left);
+            order = woken.unwrap_or_else(PoisonError::into_inner).0;
+            if order.life == u64::MAX {
+                return (over, Err(Error::Posix(libc::ESTALE)));
+            }
+            if order.life != life || (order.running > 0 && left.is_zero()) {
+                return (over, Err(Error::Posix(libc::EAGAIN)));
             }
         }
         order.ended = false;

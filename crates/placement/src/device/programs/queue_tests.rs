@@ -13,13 +13,15 @@ impl Waits for Ask {
     }
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn ask(number: u64, first: u64) -> Ask {
     Ask(Place { queue: 0, number, first })
 }
 
 fn queue() -> Queue<Ask> {
     let queue = Queue::new();
-    let (over, attached) = queue.attach(1);
+    let (over, attached) = queue.attach(1, PATIENCE);
     assert!(over.is_empty() && attached.is_ok());
     queue
 }
@@ -149,7 +151,7 @@ fn a_new_life_begins_when_nothing_of_the_last_one_runs() {
     assert!(matches!(queue.arrive(1, ask(0, 0)), Ok(Turn::Begins(_))));
     assert!(matches!(queue.arrive(1, ask(1, 1)), Ok(Turn::Waits { .. })));
     let own = queue.clone();
-    let next = thread::spawn(move || own.attach(2));
+    let next = thread::spawn(move || own.attach(2, PATIENCE));
     while queue.arrive(1, ask(5, 0)).err() != Some(Error::Posix(libc::ESTALE)) {
         thread::yield_now();
     }
@@ -166,8 +168,8 @@ fn a_new_life_begins_when_nothing_of_the_last_one_runs() {
     assert_eq!((over, attached), (vec![ask(1, 1)], Ok(Carried { from: 1 << 4, ..carried })));
     assert_eq!(queue.arrive(1, ask(2, 0)).err(), Some(Error::Posix(libc::ESTALE)));
     assert!(matches!(queue.arrive(2, ask(0, 0)), Ok(Turn::Begins(_))));
-    assert!(matches!(queue.attach(1).1, Err(Error::Refused(_))), "an older one");
-    assert!(queue.attach(2).1.is_ok(), "a further connection of this one");
+    assert!(matches!(queue.attach(1, PATIENCE).1, Err(Error::Refused(_))), "an older one");
+    assert!(queue.attach(2, PATIENCE).1.is_ok(), "a further connection of this one");
     assert!(queue.ended(2, 0, true).is_empty());
 }
 
@@ -184,8 +186,8 @@ fn a_number_that_never_comes_ends_the_life() {
     assert_eq!(queue.look(Duration::from_secs(1000)), Some(vec![]), "it may come yet");
     assert_eq!(queue.look(Duration::ZERO), Some(vec![ask(2, 2)]));
     assert_eq!(queue.arrive(1, ask(1, 1)).err(), Some(Error::Posix(libc::ESTALE)));
-    assert_eq!(queue.attach(1).1, Err(Error::Posix(libc::EAGAIN)));
-    assert!(queue.attach(2).1.is_ok());
+    assert_eq!(queue.attach(1, PATIENCE).1, Err(Error::Posix(libc::EAGAIN)));
+    assert!(queue.attach(2, PATIENCE).1.is_ok());
 }
 
 #[test]
@@ -194,7 +196,7 @@ fn nothing_is_attached_to_what_is_closed() {
     assert!(matches!(queue.arrive(1, ask(1, 1)), Ok(Turn::Waits { .. })));
     assert_eq!(queue.close(), vec![ask(1, 1)]);
     for life in [1, 2, u64::MAX] {
-        assert_eq!(queue.attach(life).1, Err(Error::Posix(libc::ESTALE)), "{life}");
+        assert_eq!(queue.attach(life, PATIENCE).1, Err(Error::Posix(libc::ESTALE)), "{life}");
     }
     assert_eq!(queue.arrive(1, ask(0, 0)).err(), Some(Error::Posix(libc::ESTALE)));
 }
@@ -213,7 +215,7 @@ fn what_was_carried_out_is_told() {
             carried.extend(done.then_some(number));
         }
     }
-    let told = |life| queue.attach(life).1.unwrap();
+    let told = |life| queue.attach(life, PATIENCE).1.unwrap();
     assert_eq!(queue.end_life(1), vec![]);
     // One that ends after its life counts, too.
     queue.ended(1, 150, true);
@@ -226,4 +228,17 @@ fn what_was_carried_out_is_told() {
     assert!(matches!(queue.arrive(4, ask(0, 0)), Ok(Turn::Begins(_))));
     queue.ended(4, 0, false);
     assert_eq!(told(5), Carried { life: 4, low: 1, before: 0, from: 0 });
+}
+
+/// A new life does not wait for ever: its connection is one of those that others wait for.
+#[test]
+fn a_new_life_waits_for_a_while() {
+    let queue = queue();
+    assert!(matches!(queue.arrive(1, ask(0, 0)), Ok(Turn::Begins(_))));
+    let attached = queue.attach(2, Duration::from_millis(5)).1;
+    assert_eq!(attached, Err(Error::Posix(libc::EAGAIN)));
+    assert_eq!(queue.arrive(2, ask(0, 0)).err(), Some(Error::Posix(libc::ESTALE)));
+    assert!(queue.ended(1, 0, true).is_empty());
+    let carried = Carried { life: 1, low: 1, before: 1 << 63, from: 0 };
+    assert_eq!(queue.attach(3, Duration::ZERO).1, Ok(carried));
 }
