@@ -1,7 +1,7 @@
 //! What a server counts, and what its process costs.
 
 use siftfs_transport::Repeats;
-use siftfs_wire::{DeviceStatistics, RegionCounts};
+use siftfs_wire::{DeviceStatistics, ProgramStatistics, RegionCounts};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -59,7 +59,7 @@ impl ServerCounts {
     }
 
     /// As the protocol has it.
-    pub fn statistics(&self, io: RegionCounts) -> DeviceStatistics {
+    pub fn statistics(&self, io: RegionCounts, programs: ProgramStatistics) -> DeviceStatistics {
         DeviceStatistics {
             pid: std::process::id(),
             cpu_us: process_cpu_us(),
@@ -67,6 +67,7 @@ impl ServerCounts {
             refusals: self.refusals.load(Ordering::Relaxed),
             hosts: self.hosts.load(Ordering::Relaxed),
             hints: self.hints.load(Ordering::Relaxed),
+            programs,
             io,
         }
     }

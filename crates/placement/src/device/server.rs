@@ -483,8 +483,10 @@ impl Server {
             self.tally.counts.refusal();
         }
         let counters = held.counters.clone();
+        let programs = self.tokens.statistics();
         held.service.annotate(|statistics| {
-            statistics.device = Some(self.tally.counts.statistics(counters.snapshot()));
+            let device = self.tally.counts.statistics(counters.snapshot(), programs);
+            statistics.device = Some(device);
         });
         None
     }

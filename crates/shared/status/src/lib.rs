@@ -22,7 +22,9 @@ pub use runtime::{
     Memory, NoRoom, Operations, Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus,
     Trimmed,
 };
-pub use service::{CheckpointReport, DeviceStatistics, ServiceStatistics, Urgency};
+pub use service::{
+    CheckpointReport, DeviceStatistics, ProgramStatistics, ServiceStatistics, Urgency,
+};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

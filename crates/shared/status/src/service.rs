@@ -124,6 +124,22 @@ impl CheckpointReport {
     }
 }
 
+/// What programs do at a target by themselves, of all hosts since the start of its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramStatistics {
+    /// Queues that programs have attached, now: one for each grant.
+    pub queues: u64,
+    /// Requests that had a place in a queue.
+    pub requests: u64,
+    /// Groups that they began.
+    pub groups: u64,
+    /// Requests that waited for the group before theirs.
+    pub waited: u64,
+    /// Lives of queues that followed on others: a connection was lost, or a request did not come.
+    pub further_lives: u64,
+}
+
 /// A process that runs the Service apart from the Runtime. Times and counts are since its start,
 /// I/O since it took the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +157,8 @@ pub struct DeviceStatistics {
     pub hosts: u64,
     /// Hints received that small durable steps are expected.
     pub hints: u64,
+    /// Programs that use the storage by themselves.
+    pub programs: ProgramStatistics,
     /// I/O.
     pub io: RegionCounts,
 }

@@ -27,8 +27,8 @@ use siftfs_base::{BlockRun, Epoch, SharedBlock, TxnSeq};
 use siftfs_codec::{Party, Protocol};
 use siftfs_log::Transaction;
 pub use siftfs_status::{
-    CheckpointReport, DeviceStatistics, IoCounts, OriginCounts, RegionCounts, ServiceStatistics,
-    Urgency,
+    CheckpointReport, DeviceStatistics, IoCounts, OriginCounts, ProgramStatistics, RegionCounts,
+    ServiceStatistics, Urgency,
 };
 pub use storage::{
     Access, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_MAX_FRESH, GRANT_MAX_RUNS, GrantRun,

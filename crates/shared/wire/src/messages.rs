@@ -3,8 +3,8 @@
 
 use crate::{
     Access, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
-    FromService, GrantRun, IoCounts, OriginCounts, Place, RegionCounts, ServiceStatistics,
-    StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
+    FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
+    ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -169,7 +169,18 @@ fields!(BlockProtocol: ServiceStatistics {
     device,
 });
 
-fields!(BlockProtocol: DeviceStatistics { pid, cpu_us, messages, refusals, hosts, hints, io });
+fields!(BlockProtocol: DeviceStatistics {
+    pid,
+    cpu_us,
+    messages,
+    refusals,
+    hosts,
+    hints,
+    programs,
+    io,
+});
+
+fields!(BlockProtocol: ProgramStatistics { queues, requests, groups, waited, further_lives });
 
 fields!(BlockProtocol: RegionCounts { area, staging, journal, header });
 

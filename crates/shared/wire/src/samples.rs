@@ -9,8 +9,8 @@ use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_status::Persists;
 use siftfs_wire::{
     Access, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun, FromService, GrantRun,
-    IoCounts, OriginCounts, Place, RegionCounts, ServiceStatistics, StorageAnswer, StorageCall,
-    StorageDevice, ToService, Urgency,
+    IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts, ServiceStatistics,
+    StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -217,6 +217,13 @@ pub fn device(base: u64) -> DeviceStatistics {
         refusals: base + 2,
         hosts: base + 3,
         hints: base + 4,
+        programs: ProgramStatistics {
+            queues: base + 5,
+            requests: base + 6,
+            groups: base + 7,
+            waited: base + 8,
+            further_lives: base + 9,
+        },
         io: RegionCounts {
             area: by(base + 20),
             staging: by(base + 40),

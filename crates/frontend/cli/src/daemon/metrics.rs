@@ -363,6 +363,17 @@ fn link(p: &mut Page, s: &Status) {
     ] {
         p.one(&format!("siftfs_device_{name}_total"), "counter", help, value as f64);
     }
+    let programs = &d.programs;
+    let help = "Queues that programs have attached at the target.";
+    p.one("siftfs_device_program_queues", "gauge", help, programs.queues as f64);
+    for (name, help, value) in [
+        ("requests", "Requests of programs at the target.", programs.requests),
+        ("groups", "Groups that these requests began.", programs.groups),
+        ("waited", "Requests that waited for the group before theirs.", programs.waited),
+        ("further_lives", "Lives of queues that followed on others.", programs.further_lives),
+    ] {
+        p.one(&format!("siftfs_device_program_{name}_total"), "counter", help, value as f64);
+    }
     io_families(p, "siftfs_device_io", "by the device process since it took the volume", &d.io);
 }
 

@@ -71,6 +71,7 @@ fn a_device_process_is_watched() {
         "service":{"checkpoint_last":{"trigger":"emergency","light_batches":1,"raw_inodes":9},
           "checkpoint_total":{"raw_inodes":90,"index_nanos":500000000},
           "device":{"cpu_us":250000,"refusals":5,"hosts":1,"hints":6,
+            "programs":{"queues":3,"requests":70,"groups":20,"waited":9,"further_lives":1},
             "io":{"area":{"background":{"writes":7}}}}}}}"#,
     )
     .unwrap();
@@ -85,6 +86,11 @@ fn a_device_process_is_watched() {
         ("siftfs_device_refusals_total", 5.0),
         ("siftfs_link_hints_total", 8.0),
         ("siftfs_device_hints_total", 6.0),
+        ("siftfs_device_program_queues", 3.0),
+        ("siftfs_device_program_requests_total", 70.0),
+        ("siftfs_device_program_groups_total", 20.0),
+        ("siftfs_device_program_waited_total", 9.0),
+        ("siftfs_device_program_further_lives_total", 1.0),
         ("siftfs_cpu_seconds_total{side=\"host\"}", 1.5),
         ("siftfs_cpu_seconds_total{side=\"device\"}", 0.25),
         ("siftfs_device_io_total{region=\"area\",origin=\"background\",kind=\"write\"}", 7.0),

@@ -408,7 +408,19 @@ fn direct(r: &RuntimeStatus) -> Option<String> {
         [o.direct_writers, o.direct_readers, o.direct_recalls].map(count);
     let any = o.direct_writers + o.direct_readers + o.direct_recalls > 0;
     let line = format!("{alone} of one program alone, {readers} readers, {recalls} taken back");
-    any.then_some(line)
+    any.then(|| line + &at_target(r))
+}
+
+/// What programs have done at the target.
+fn at_target(r: &RuntimeStatus) -> String {
+    let Some(p) = r.service.device.map(|device| device.programs).filter(|p| p.requests > 0) else {
+        return String::new();
+    };
+    let [queues, requests, groups, waited, lives] =
+        [p.queues, p.requests, p.groups, p.waited, p.further_lives].map(count);
+    let line = format!("; there: {queues} queues, {requests} requests in {groups} groups");
+    let line = format!("{line}, {waited} waited");
+    if p.further_lives == 0 { line } else { format!("{line}, {lives} further lives") }
 }
 
 /// Where the process's memory is, the largest structures first; small ones are left out.

@@ -81,6 +81,21 @@ fn what_programs_have_at_a_target() {
     assert_eq!(line("{}"), None);
     let told = line(r#"{"direct_writers":1,"direct_readers":3,"direct_recalls":1500}"#);
     assert_eq!(told.as_deref(), Some("1 of one program alone, 3 readers, 1,500 taken back"));
+    let told = |lives: u64| {
+        let programs = format!(
+            r#"{{"queues":2,"requests":1500,"groups":7,"waited":3,"further_lives":{lives}}}"#
+        );
+        let service = format!(r#"{{"device":{{"programs":{programs}}}}}"#);
+        let operations = r#"{"direct_writers":1}"#;
+        let of = format!(r#"{{"runtime":{{"operations":{operations},"service":{service}}}}}"#);
+        let text = text(&status(&of));
+        let line = text.lines().find_map(|l| l.strip_prefix("direct files"));
+        line.map(|line| line.trim().to_string()).unwrap()
+    };
+    let there = "1 of one program alone, 0 readers, 0 taken back; there: 2 queues, 1,500 requests \
+                 in 7 groups, 3 waited";
+    assert_eq!(told(0), there);
+    assert_eq!(told(4), format!("{there}, 4 further lives"));
 }
 
 /// Tickets and sections have a line while there are any.

@@ -109,6 +109,11 @@ impl Attached {
         if queues.len() >= CONNECTION_MAX_QUEUES {
             return Err(Error::Posix(libc::EAGAIN));
         }
+        match grant.life.fetch_max(life, Ordering::AcqRel) {
+            0 => self.tokens.counts.opened(),
+            before if before < life => self.tokens.counts.further_life(),
+            _ => {}
+        }
         queues.insert(queue, Open { grant, life });
         Ok(StorageAnswer::Attached { carried })
     }
@@ -144,12 +149,17 @@ impl Attached {
             _space,
         });
         match request.and_then(|request| grant.queue.arrive(life, request)) {
-            Ok(Turn::Begins(request)) => run(request, line),
-            Ok(Turn::Waits { first: true }) => {
-                self.tokens.watch(&grant);
+            Ok(Turn::Begins(request)) => {
+                self.tokens.counts.came(place, false);
+                run(request, line)
+            }
+            Ok(Turn::Waits { first }) => {
+                self.tokens.counts.came(place, true);
+                if first {
+                    self.tokens.watch(&grant);
+                }
                 Ok(())
             }
-            Ok(Turn::Waits { first: false }) => Ok(()),
             Err(error) => line.answer(id, Err(error)),
         }
     }

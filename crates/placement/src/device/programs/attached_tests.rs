@@ -4,7 +4,7 @@ use siftfs_base::{BLOCK_BYTES, BlockRun, Rng, SharedBlock};
 use siftfs_device::Device;
 use siftfs_device_target::{Kind, Lines, Next, Queue, RequestOrder};
 use siftfs_transport::Received;
-use siftfs_wire::{PROTOCOL_VERSION, QUEUE_WINDOW};
+use siftfs_wire::{PROTOCOL_VERSION, ProgramStatistics, QUEUE_WINDOW};
 use std::collections::HashSet;
 use std::process::Command;
 use std::thread;
@@ -81,6 +81,16 @@ fn connections_share_one_order() {
         // A queue is looked at once, however often something waits.
         assert!(lock(&door.tokens.watched).len() <= 1);
     }
+    let waited = door.tokens.statistics().waited;
+    // Most come before what they wait for; one that is received by a slow thread may not.
+    assert!((1..=400).contains(&waited), "{waited} waited");
+    let counted =
+        ProgramStatistics { queues: 1, requests: 600, groups: 600, waited, further_lives: 0 };
+    assert_eq!(door.tokens.statistics(), counted);
+    assert!(one.attaches(token, 2));
+    door.grants.revoke(1, &token).unwrap();
+    let counted = ProgramStatistics { queues: 0, further_lives: 1, ..counted };
+    assert_eq!(door.tokens.statistics(), counted);
 }
 
 /// A request that waits for one that does not come is over after the term, and stalls no other

@@ -13,7 +13,7 @@ use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{AlignedBuf, Device};
 use siftfs_wire::{Carried, StorageAnswer, Token};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Blocks that one program may read, and perhaps write.
@@ -27,6 +27,8 @@ pub(super) struct Grant {
     flushed: AtomicBool,
     /// The target looks at it again and again, because a request waits.
     pub watched: AtomicBool,
+    /// The newest life of its queue that was counted; 0 without one.
+    pub life: AtomicU64,
     /// The order of its requests.
     pub queue: Queue<Request>,
     /// Blocks that the file has not written before.
@@ -51,10 +53,22 @@ pub(super) struct Ended {
 impl Grant {
     /// Of these blocks, with nothing done under it.
     pub fn new(token: Token, table: Table, fresh: Fresh) -> Self {
-        let (over, flushed, watched) = Default::default();
+        let (over, flushed, watched, life) = Default::default();
         let (patching, written, unflushed) = Default::default();
         let (table, queue) = (RwLock::new(Some(table)), Queue::new());
-        Self { token, table, over, flushed, watched, queue, fresh, patching, written, unflushed }
+        Self {
+            token,
+            table,
+            over,
+            flushed,
+            watched,
+            life,
+            queue,
+            fresh,
+            patching,
+            written,
+            unflushed,
+        }
     }
 
     /// Has nobody ended it?

@@ -4,12 +4,13 @@
 use crate::device::calls::lock;
 use crate::device::permissions::{Memory, Owner, Permissions};
 use crate::device::programs::attached::dismiss;
+use crate::device::programs::counts::Counts;
 use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::grant::{Ended, Grant};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;
-use siftfs_wire::{Carried, GRANT_MAX_RUNS, GrantRun, Token};
+use siftfs_wire::{Carried, GRANT_MAX_RUNS, GrantRun, ProgramStatistics, Token};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ pub(crate) struct Tokens {
     looked: Mutex<Option<Instant>>,
     /// Bytes of all requests that wait.
     pub(super) waiting: Arc<AtomicUsize>,
+    pub(super) counts: Counts,
 }
 
 /// What a token stands for.
@@ -87,7 +89,8 @@ impl Tokens {
     /// into memory lies in files without names in `scratch`.
     pub fn new(programs: Option<String>, scratch: PathBuf) -> Self {
         let (process, grants, ended, broken) = Default::default();
-        let (unreported, watched, looked, waiting) = Default::default();
+        let (unreported, watched, looked) = Default::default();
+        let (waiting, counts) = Default::default();
         Self {
             process,
             grants,
@@ -99,7 +102,13 @@ impl Tokens {
             watched,
             looked,
             waiting,
+            counts,
         }
+    }
+
+    /// What programs have done so far.
+    pub fn statistics(&self) -> ProgramStatistics {
+        self.counts.statistics()
     }
 
     /// Where programs reach this process, if that is not where hosts do.
@@ -356,6 +365,9 @@ impl HostGrants {
         if let Some(Leased { grant, file }) = own.by_lease.remove(&lease) {
             own.fresh -= grant.fresh.blocks();
             own.take_back(file);
+            if grant.life.load(Ordering::Acquire) > 0 {
+                self.tokens.counts.closed();
+            }
             self.tokens.note_end(&grant);
         }
     }

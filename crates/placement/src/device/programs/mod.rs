@@ -1,6 +1,7 @@
 //! Programs to which hosts have granted blocks of the area.
 
 mod attached;
+mod counts;
 #[cfg(test)]
 mod door_tests;
 mod fresh;
