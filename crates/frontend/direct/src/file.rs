@@ -108,12 +108,15 @@ impl DirectFile {
             };
             match again {
                 Ok(()) => return Ok(writing.volatile),
-                // What the queue had of it is carried out, or in doubt.
-                Err(Again::Kept(life)) => {
-                    self.opened.lost_way(life)?;
-                    self.opened.size.fetch_max(end, Ordering::AcqRel);
-                    writing.volatile = Volatile::All;
-                }
+                // What the queue had of it is carried out, in doubt, or as if never asked for.
+                Err(Again::Kept(life)) => match self.opened.lost_way(life) {
+                    Err(Error::Posix(libc::ESTALE)) => writing.left = vec![(offset, data)],
+                    done => {
+                        done?;
+                        self.opened.size.fetch_max(end, Ordering::AcqRel);
+                        writing.volatile = Volatile::All;
+                    }
+                },
                 Err(again) => self.another_way(again)?,
             }
         }

@@ -207,7 +207,8 @@ impl Opened {
     }
 
     /// The way of this `life` did not do: the connection is lost, or the grant has ended. The
-    /// caller holds nothing. What came of the writes of that life that were not answered.
+    /// caller holds nothing. What came of the writes of that life that were not answered; `ESTALE`:
+    /// nothing, and they are to be done again.
     pub fn lost_way(&self, life: u64) -> Result<()> {
         let mut state = self.write();
         if state.life == life {
@@ -351,7 +352,7 @@ impl Opened {
     /// What may be lost is given to the host. The lease says that nobody else has written
     /// meanwhile: without it, what is lost is in doubt.
     fn repeat(&self, lease: Option<LeaseId>, lost: Lost) -> Result<()> {
-        let Lost { writes, in_doubt, done } = lost;
+        let Lost { writes, in_doubt, done, mut undone } = lost;
         if in_doubt {
             self.in_doubt.store(true, Ordering::Release);
         }
@@ -361,9 +362,14 @@ impl Opened {
                 self.shared.call(Request::LeaseWrite { lease, offset, data, time: None })
             });
             self.given.store(true, Ordering::Release);
-            if let Err(error) = again {
-                self.in_doubt.store(true, Ordering::Release);
-                return Err(error);
+            match again {
+                Ok(_) => undone = false,
+                // The lease has ended, too. Their callers do them again by another way.
+                Err(Error::Posix(libc::ESTALE)) if undone => return Err(errno(libc::ESTALE)),
+                Err(error) => {
+                    self.in_doubt.store(true, Ordering::Release);
+                    return Err(error);
+                }
             }
         }
         done

@@ -37,6 +37,8 @@ pub(crate) struct Lost {
     pub in_doubt: bool,
     /// What came of other writes that were not answered.
     pub done: Result<()>,
+    /// Nothing of these was carried out, or answered: their callers may do them again.
+    pub undone: bool,
 }
 
 /// What follows on a way whose queue's life had ended.
@@ -65,7 +67,7 @@ impl Way {
             // Its end has made everything durable that was answered, and told the host.
             Next::Ended(kept, done) => {
                 let writes = placed(&granted.runs, kept);
-                After::Lost(Lost { writes, in_doubt: false, done })
+                After::Lost(Lost { writes, in_doubt: false, done, undone: true })
             }
             Next::Lost(kept, done) => After::Lost(lost(&granted.runs, kept, &fresh, done)),
         }
@@ -73,7 +75,7 @@ impl Way {
 
     /// Makes durable what was written, and gives the way up. No call is under way.
     pub fn settle(self) -> Lost {
-        let none = Lost { writes: Vec::new(), in_doubt: false, done: Ok(()) };
+        let none = Lost { writes: Vec::new(), in_doubt: false, done: Ok(()), undone: false };
         if !self.queue.has_unanswered() && (self.queue.is_flushed() || self.queue.flush().is_ok()) {
             return none;
         }
@@ -126,7 +128,7 @@ fn placed(runs: &[DirectRun], kept: Vec<Kept>) -> Vec<(u64, Vec<u8>)> {
 fn lost(runs: &[DirectRun], kept: Vec<Kept>, fresh: &Fresh, done: Result<()>) -> Lost {
     let writes = placed(runs, kept);
     let in_doubt = fresh.lacks(&writes);
-    Lost { writes, in_doubt, done }
+    Lost { writes, in_doubt, done, undone: false }
 }
 
 fn pieces(runs: &[DirectRun], range: Range<u64>) -> Vec<Piece> {

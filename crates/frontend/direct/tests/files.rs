@@ -240,3 +240,28 @@ fn a_target_that_loses_its_power() {
         v.close().unwrap();
     }
 }
+
+/// A lease that nobody uses ends with its term, and the grant with it. What is written then is done
+/// by the next one: nothing of it was carried out.
+#[test]
+fn a_file_that_was_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(64 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let program = session(&v);
+    let file = create(&program, "f");
+    file.write_at(0, &[1; 40 << 12]).unwrap();
+    file.sync_all().unwrap();
+    until_direct(&file);
+    for round in 2..4u8 {
+        thread::sleep(Duration::from_secs(5));
+        file.write_durable_at(4096, &[round; 9000]).unwrap();
+        file.write_at(30_000, &[round; 10]).unwrap();
+        file.sync_data().unwrap();
+        assert!(file.read_at(4096, 9000).unwrap() == [round; 9000]);
+        until_direct(&file);
+    }
+    drop(file);
+    drop(program);
+    v.close().unwrap();
+}
