@@ -149,7 +149,7 @@ pub struct Target {
 /// A request of another file's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Neighbour {
-    /// There is none.
+    /// No other file has a request.
     Nothing,
     /// It is on its way.
     Waits,

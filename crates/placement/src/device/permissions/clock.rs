@@ -42,7 +42,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A frame for this leaf. Nothing: there is none without a leaf.
+    /// A frame for this leaf, or nothing if every frame has a leaf.
     pub fn put(&mut self, leaf: u64, used: &Used) -> Option<u32> {
         let frame = match self.free.pop() {
             Some(frame) => frame,

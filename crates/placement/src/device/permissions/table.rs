@@ -132,8 +132,9 @@ impl Permissions {
     /// caller to say.
     ///
     /// # Errors
-    /// Refused: a block is not the owner's, or the range is none of a check's. I/O or corrupt: the
-    /// scratch file has no room or fails; nothing has changed, as for [`Self::give`].
+    /// Refused: a block is not the owner's, or the range is longer than a check may be, or empty.
+    /// I/O or corrupt: the scratch file has no room or fails; nothing has changed, as for
+    /// [`Self::give`].
     pub fn set_written(&self, owner: Owner, blocks: Range<u64>) -> Result<()> {
         match self.check(owner, blocks.clone())? {
             Checked::Written => return Ok(()),

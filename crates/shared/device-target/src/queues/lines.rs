@@ -75,7 +75,7 @@ impl Lines {
         }
     }
 
-    /// The connection of that place, which is made if there is none.
+    /// The connection at this index. It is made if nothing is there, or a broken one.
     fn line(&self, at: usize) -> Result<Arc<Line>> {
         let place = self.lines.get(at % LINES).ok_or_else(|| Error::Refused("no place".into()))?;
         let mut line = lock(place);
