@@ -35,6 +35,11 @@ fn revoked(config: Config) -> Config {
     config.failing(Limits { revokes: 1, ..Limits::default() })
 }
 
+/// The same where connections break, too.
+fn breaking_and_revoked(config: Config) -> Config {
+    config.failing(Limits { breaks: 1, revokes: 1, ..Limits::default() })
+}
+
 const WRITE_AND_READ: [Call; 2] = [write(0, 2), read(0, 2)];
 
 planted! { Queues:
@@ -71,6 +76,8 @@ planted! { Queues:
         basic(&[write(0, 1).denied(), write(0, 1)]);
 
     revoked_without_a_drain: RevokeWithoutDrain breaks REVOKED in revoked(basic(&[write(0, 1)]));
+    counted_after_the_end: CountsLater breaks LEFT in
+        breaking_and_revoked(basic(&[write(0, 1)]));
 
     parked_without_a_bound: NoBound breaks BOUNDED in
         basic(&[]).window(1).forged(&[(1, 1), (u64::MAX, 7)], 2);

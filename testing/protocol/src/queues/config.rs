@@ -139,6 +139,8 @@ pub enum Mutation {
     TermForParkedOnly,
     /// The target says that a grant is over while a request runs under it.
     RevokeWithoutDrain,
+    /// It does when no block is read or written any more, before such requests count as finished.
+    CountsLater,
 }
 
 /// One configuration of the model.

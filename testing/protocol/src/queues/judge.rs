@@ -16,6 +16,8 @@ pub mod names {
     pub const HONEST: &str = "no number is refused that was taken as it should be";
     /// Terms.
     pub const NEEDLESS: &str = "a term passes only when a number is missing";
+    /// What is told of a life whose grant has ended.
+    pub const LEFT: &str = "what a grant's end leaves to be done was not carried out";
     /// R29.
     pub const REVOKED: &str = "R29: nothing runs after a grant's end was answered";
     /// Bounds.
@@ -34,6 +36,7 @@ pub fn properties() -> Vec<Property<Queues>> {
         Property::always(TURN, |_, s: &Traffic| s.ghost.holds(Broken::Turn)),
         Property::always(HONEST, |_, s: &Traffic| s.ghost.holds(Broken::Honest)),
         Property::always(NEEDLESS, |_, s: &Traffic| s.ghost.holds(Broken::Needless)),
+        Property::always(LEFT, |_, s: &Traffic| s.ghost.holds(Broken::Left)),
         Property::always(REVOKED, |_, s: &Traffic| {
             s.target.grant != Grant::Gone || !s.runs(|_| true)
         }),

@@ -41,10 +41,11 @@ impl Traffic {
         self.messages.retain(stays);
     }
 
-    /// Does nothing run of the lives before the one that waits for its answer?
+    /// Does nothing run of the lives before the one that waits for its answer? Nothing does when the
+    /// grant is over, which is not looked at again.
     pub(crate) fn may_attach(&self, config: &Config) -> bool {
-        let life = self.target.life;
-        let drained = !self.runs(|message| message.life < life);
+        let (life, gone) = (self.target.life, self.target.grant == Grant::Gone);
+        let drained = gone || !self.runs(|message| message.life < life);
         self.target.attaching && (drained || config.has(Mutation::LifeWithoutDrain))
     }
 
@@ -55,7 +56,7 @@ impl Traffic {
         if self.target.life == self.program.life {
             match self.target.grant {
                 Grant::Open => self.told(config),
-                Grant::Closing | Grant::Gone => self.all_fail(),
+                Grant::Closing | Grant::Gone => self.all_fail(config),
             }
         }
         if config.has(Mutation::ForgetsAtAttach) {
@@ -67,7 +68,7 @@ impl Traffic {
     pub(crate) fn forget(&mut self, life: u8) {
         let target = &mut self.target;
         (target.order, target.low, target.finished, target.done) = (life, 0, 0, 0);
-        self.ghost.numbers = [0; 2];
+        (self.ghost.numbers, self.ghost.effects) = ([0; 2], 0);
     }
 
     /// The program numbers from 0. A write that was carried out is answered by that; every other
@@ -101,10 +102,26 @@ impl Traffic {
         }
     }
 
-    /// The grant is over, as the program learns.
-    fn all_fail(&mut self) {
+    /// The grant is over, as the program learns. Once it has ended the target says what of the last
+    /// life was carried out, and the rest is for the program to do another way.
+    fn all_fail(&mut self, config: &Config) {
+        if self.target.grant == Grant::Gone && self.leaves_what_was_carried_out(config) {
+            self.ghost.note(Broken::Left);
+        }
         let left = self.program.calls.iter_mut().filter(|thread| !thread.is_over());
         left.for_each(|thread| thread.stage = Stage::Failed);
+    }
+
+    /// Is there a call that was not answered, and a request of it whose blocks were all read or
+    /// written, but that is not told as carried out?
+    fn leaves_what_was_carried_out(&self, config: &Config) -> bool {
+        let left = self.ghost.effects & !self.target.done;
+        self.program.calls.iter().zip(&config.calls).any(|(thread, call)| match thread.stage {
+            Stage::Open(life, number) if life == self.target.order => {
+                (number..number + call.parts as u64).any(|number| left & bit(number) != 0)
+            }
+            _ => false,
+        })
     }
 
     /// Does nothing of the queue's life move by itself?
@@ -191,7 +208,15 @@ impl Traffic {
 
     /// May the host be told that the grant is over?
     pub(crate) fn may_say_revoked(&self, config: &Config) -> bool {
-        let drained = !self.runs(|_| true) || config.has(Mutation::RevokeWithoutDrain);
+        let whole = |message: &Message| match message.place {
+            Place::Running(at, _) => Self::is_whole(config, message, at),
+            _ => true,
+        };
+        let drained = match config.mutation {
+            Some(Mutation::RevokeWithoutDrain) => true,
+            Some(Mutation::CountsLater) => !self.runs(|message| !whole(message)),
+            _ => !self.runs(|_| true),
+        };
         self.target.grant == Grant::Closing && drained
     }
 }

@@ -168,6 +168,8 @@ pub enum Broken {
     Honest,
     /// A term has passed, and no number was missing.
     Needless,
+    /// A grant's end has left a request to be done another way that was carried out.
+    Left,
 }
 
 /// What the judge remembers.
@@ -179,6 +181,8 @@ pub struct Ghost {
     pub begun: u8,
     /// Numbers of the present order that were truly begun, and those that were finished.
     pub numbers: [u64; 2],
+    /// Those whose blocks were all read or written, a bit each.
+    pub effects: u64,
     /// Properties that a step broke, a bit each.
     pub broken: u8,
     /// How often each fault happened: breaks, stops, early terms, revokes.

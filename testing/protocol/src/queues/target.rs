@@ -129,6 +129,9 @@ impl Traffic {
             false => seen[usize::from(at)] = self.blocks[block],
         }
         self.set(message, Place::Running(at + 1, seen));
+        if message.life == self.target.order && Self::is_whole(config, &message, at + 1) {
+            self.ghost.effects |= bit(message.number);
+        }
     }
 
     /// A running request is finished.

@@ -213,9 +213,8 @@ fn run(request: Request, line: &Arc<Line<Request>>) -> Taken {
         let answer = match over {
             true => Err(Error::Posix(libc::ESTALE)),
             false => {
-                let answer = carry_out(&open.grant, call);
-                let ended = open.grant.queue.ended(open.life, place.number, answer.is_ok());
-                next = hand_out(ended, line);
+                let (answer, begins) = carry_out_in_order(&open, place, call);
+                next = hand_out(begins, line);
                 answer
             }
         };
@@ -266,32 +265,50 @@ pub(super) fn dismiss(over: Vec<Request>) {
     }
 }
 
-/// One request, whose turn it is.
-pub(super) fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswer> {
+/// One request, whose turn it is, and those that may begin then. It counts as carried out before
+/// the grant can end: what its end tells of requests is what was done.
+fn carry_out_in_order(
+    open: &Open,
+    place: Place,
+    call: StorageCall,
+) -> (Result<StorageAnswer>, Vec<Request>) {
+    let Open { grant, life } = open;
+    let table = grant.table();
+    let answer = by_grant(grant, &table, call);
+    let begins = grant.queue.ended(*life, place.number, answer.is_ok());
+    drop(table);
+    (answer, begins)
+}
+
+/// One request, as long as the grant lasts, whose table is held.
+pub(super) fn by_grant(
+    grant: &Grant,
+    table: &Option<Table>,
+    call: StorageCall,
+) -> Result<StorageAnswer> {
+    // Its end may come before the program has heard of it: that is no offence.
+    let table = table.as_ref().ok_or(Error::Posix(libc::ESTALE))?;
     match call {
-        StorageCall::Read { device: 0, offset, len } => by_grant(grant, |table| {
+        StorageCall::Read { device: 0, offset, len } => {
             let place = table.place(offset, len.into())?;
             grant.read(table, place, len)
-        }),
+        }
         StorageCall::Write { device: 0, offset, len, durable, blocks } => {
             let carried = Carried::of(len, &blocks)?;
-            let data = carried.data()?;
-            by_grant(grant, |table| {
-                let place = table.place(offset, len.into())?;
-                if !table.write {
-                    let what = format!("a write at byte {offset} of the area");
-                    return Err(Error::Refused(format!("{what}, which is only to be read")));
-                }
-                let written = grant.write(table, place, data, durable);
-                // What failed may have been written in part.
-                grant.written.store(true, Ordering::Release);
-                if !durable || written.is_err() {
-                    grant.unflushed.store(true, Ordering::Release);
-                }
-                written.map(|()| StorageAnswer::Done)
-            })
+            let place = table.place(offset, len.into())?;
+            if !table.write {
+                let what = format!("a write at byte {offset} of the area");
+                return Err(Error::Refused(format!("{what}, which is only to be read")));
+            }
+            let written = grant.write(table, place, carried.data()?, durable);
+            // What failed may have been written in part.
+            grant.written.store(true, Ordering::Release);
+            if !durable || written.is_err() {
+                grant.unflushed.store(true, Ordering::Release);
+            }
+            written.map(|()| StorageAnswer::Done)
         }
-        StorageCall::Flush { device: 0 } => by_grant(grant, |table| {
+        StorageCall::Flush { device: 0 } => {
             if !table.write {
                 return Err(Error::Refused("a flush by one who may only read".into()));
             }
@@ -301,20 +318,8 @@ pub(super) fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswe
                 grant.unflushed.store(true, Ordering::Release);
             }
             flushed.map(|()| StorageAnswer::Done)
-        }),
+        }
         _ => Err(Error::Refused("a call that is no program's".into())),
-    }
-}
-
-/// What is done under the grant, as long as that lasts.
-fn by_grant(
-    grant: &Grant,
-    work: impl FnOnce(&Table) -> Result<StorageAnswer>,
-) -> Result<StorageAnswer> {
-    match &*grant.table() {
-        Some(table) => work(table),
-        // Its end may come before the program has heard of it: that is no offence.
-        None => Err(Error::Posix(libc::ESTALE)),
     }
 }
 
