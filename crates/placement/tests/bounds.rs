@@ -2,7 +2,7 @@
 
 use siftfs_base::{Clock, ManualClock};
 use siftfs_device::{Device, MemDevice};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_placement::{JournalData, LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::*;
 use siftfs_status::RuntimeStatus;
 use std::sync::Arc;
@@ -14,9 +14,11 @@ struct World {
 
 impl World {
     fn new(size: u64, log: u64) -> Self {
+        Self::made(size, &MkfsOptions { log_size: Some(log), ..MkfsOptions::default() })
+    }
+    fn made(size: u64, options: &MkfsOptions) -> Self {
         let dev: Arc<dyn Device> = Arc::new(MemDevice::new(size));
-        mkfs_on(dev.clone(), &MkfsOptions { log_size: Some(log), ..MkfsOptions::default() })
-            .expect("mkfs");
+        mkfs_on(dev.clone(), options).expect("mkfs");
         Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
     }
     fn open(&self) -> LocalVolume {
@@ -171,4 +173,40 @@ fn many_staged_ranges_are_journaled_early() {
     scattered(1);
     assert_eq!(status(&v).transaction, before + 1);
     v.close().expect("close");
+}
+
+/// A file of thousands of pieces, whose extent tree is deep, is overwritten all over and synced on
+/// the smallest logs, too: each record is one that a transaction has room for.
+#[test]
+fn r10_a_file_of_pieces_is_synced_on_a_small_log() {
+    for (log, journal_data) in [3, 4, 6, 8, 16]
+        .into_iter()
+        .flat_map(|log| [JournalData::Ref, JournalData::Copy].map(|data| (log, data)))
+    {
+        let options =
+            MkfsOptions { log_size: Some(log << 20), journal_data, ..MkfsOptions::default() };
+        let world = World::made(96 << 20, &options);
+        let v = world.open();
+        let f = create(&v, "f");
+        for block in (0..4000).step_by(2) {
+            write(&v, f, block * 4096, &[1; 4096]);
+        }
+        call(&v, Request::SyncAll);
+        call(&v, Request::Checkpoint);
+        let before = status(&v).transaction;
+        for round in 0..3 {
+            for block in (0..4000).step_by(14) {
+                write(&v, f, block * 4096 + round, &[2; 2000]);
+            }
+            let synced = Request::Fsync { file: f.into(), datasync: true };
+            let synced = v.endpoint().call(&Credentials::default(), synced);
+            assert_eq!(synced, Ok(Reply::Done), "{log} MiB, {journal_data:?}, round {round}");
+        }
+        let cuts = status(&v).transaction - before;
+        assert!(cuts < 200, "{log} MiB, {journal_data:?}: {cuts} transactions");
+        for block in (0..4000).step_by(14) {
+            assert_eq!(read(&v, f, block * 4096 + 1000, 1), [2], "{log} MiB, {journal_data:?}");
+        }
+        v.close().expect("close");
+    }
 }

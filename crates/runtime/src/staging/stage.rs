@@ -15,11 +15,11 @@ use crate::state::buffers::is_bulk;
 use crate::state::log::lane::{Place, RecordRef};
 use crate::state::log::names::{self, Unstageable};
 use crate::state::log::replies;
-use crate::state::room::{EMPTY_BLOCKS, NEW_INODE_BLOCKS, PERMS_PER_RECORD};
+use crate::state::room::{EMPTY_BLOCKS, INODE_BLOCKS, NEW_INODE_BLOCKS, PERMS_PER_RECORD};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::tree::generations::Generations;
 use crate::state::tree::overlay::Source;
-use siftfs_base::{Error, InodeNr, Lsn};
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn};
 use siftfs_log::{Item, LaneMedium, RecordLayout};
 use std::sync::Arc;
 
@@ -285,10 +285,7 @@ impl Metadata {
             .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record());
         let layout = layout.ok_or(Unstageable::TooMuchData)?;
         let mut blocks = self.log.range_blocks(ranges, bytes) + extra.files * NEW_INODE_BLOCKS;
-        for &ino in &capture.whole {
-            let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
-            blocks += self.tree.inode_blocks(ino, ranges);
-        }
+        blocks += self.whole_blocks(&capture, self.log.half_transaction().saturating_sub(blocks));
         let most = self.log.max_transaction_blocks();
         if blocks > self.log.half_transaction() || blocks + more + EMPTY_BLOCKS > most {
             return Err(Unstageable::TooMuchData.into());
@@ -317,15 +314,39 @@ impl Metadata {
     /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes,
     /// which would have to wait until the transaction before it is in the journal.
     fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Step<bool> {
-        let mut blocks = self.log.range_blocks(capture.data.len(), capture.data_len);
-        for &ino in &capture.whole {
-            let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
-            blocks += self.tree.inode_blocks(ino, ranges);
-        }
-        if blocks > self.log.half_transaction() {
+        let ranges = self.log.range_blocks(capture.data.len(), capture.data_len);
+        let most = self.log.half_transaction().saturating_sub(ranges);
+        let blocks = self.whole_blocks(capture, most);
+        if blocks > most {
             return Ok(false);
         }
-        self.room_in_transaction(blocks + kept).map(|()| true)
+        self.room_in_transaction(ranges + blocks + kept).map(|()| true)
+    }
+
+    /// Blocks that the captured inodes add to a transaction at worst: a close bound if a coarse one
+    /// is beyond `most`. Where an extent tree is deep and the journal is small it matters that what
+    /// has a home changes no tree.
+    fn whole_blocks(&mut self, capture: &Capture, most: usize) -> usize {
+        let ranges = |ino| capture.data.iter().filter(move |range| range.ino == ino).count();
+        let coarse = |ino: &InodeNr| self.tree.inode_blocks(*ino, ranges(*ino));
+        let blocks = capture.whole.iter().map(coarse).sum();
+        match blocks <= most {
+            true => blocks,
+            false => capture.whole.iter().map(|i| self.blocks_without_homes(*i, capture)).sum(),
+        }
+    }
+
+    /// As [`Tree::inode_blocks`], of the inode's ranges that are not mapped yet.
+    fn blocks_without_homes(&mut self, ino: InodeNr, capture: &Capture) -> usize {
+        let own = capture.data.iter().filter(|range| range.ino == ino);
+        let lacks = |range: &&Range| {
+            let (first, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+            !self.tree.has_home(ino, first, end)
+        };
+        match own.filter(lacks).count() {
+            0 => INODE_BLOCKS,
+            lacking => self.tree.inode_blocks(ino, lacking),
+        }
     }
 
     /// What the record carries is no longer pending; its ranges lie in the lane.

@@ -41,6 +41,10 @@ const RANGES_PER_BLOCK: usize = 24;
 /// division leaves out, and the one that a tag may cross into.
 const RANGE_EDGES: usize = 2;
 
+/// Blocks of a transaction that an inode takes beside those of its extent tree: its own, and one of
+/// its group.
+pub const INODE_BLOCKS: usize = 2;
+
 /// Checksums, of 4 bytes for each block of data that the journal repeats, in one block.
 const SUMS_PER_BLOCK: u64 = BLOCK_BYTES / 4;
 
@@ -464,7 +468,7 @@ impl Tree {
     /// ... and an inode of which this many ranges are staged: one that is loaded.
     pub fn inode_blocks(&self, ino: InodeNr, ranges: usize) -> usize {
         let tree = self.fs.layout.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
-        let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(2);
+        let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(INODE_BLOCKS);
         if tree > 1 { blocks.saturating_add(ranges) } else { blocks }
     }
 }
