@@ -5,6 +5,8 @@
 mod appends;
 #[path = "at_target/direct.rs"]
 mod direct;
+#[path = "at_target/extends.rs"]
+mod extends;
 #[path = "at_target/forger.rs"]
 mod forger;
 #[path = "at_target/histories.rs"]

@@ -49,6 +49,13 @@ pub trait DirectPlane: Send + Sync {
     /// Refused: too much is granted. Any other error says that the storage is lost for good.
     fn grant(&self, named: (LeaseId, InodeNr), write: bool, runs: &[DirectRun]) -> Result<Admits>;
 
+    /// Grants these blocks as well, by the grant of this name: all of them, or none.
+    ///
+    /// # Errors
+    /// `ESTALE`: it has ended. Refused: too much is granted. Any other error says that the storage
+    /// is lost for good.
+    fn extend(&self, lease: LeaseId, runs: &[DirectRun]) -> Result<()>;
+
     /// Makes durable what was written under a grant and answered.
     ///
     /// # Errors

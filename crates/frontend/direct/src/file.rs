@@ -2,7 +2,7 @@
 
 use crate::state::{MOST_UNTOLD, Opened, State, Use};
 use crate::way::{Piece, Way};
-use siftfs_base::{Error, Result, errno};
+use siftfs_base::{BLOCK_BYTES, Error, Result, errno};
 use siftfs_device_target::{Failed, Kind, Queue, Turn};
 use siftfs_proto::{LeaseId, Reply, Request, SetAttr};
 use std::ops::Range;
@@ -227,7 +227,7 @@ impl DirectFile {
             match piece.area {
                 Some(_) => bytes.extend(granted.next().into_iter().flat_map(|(_, part)| part)),
                 None => {
-                    self.opened.beside.fetch_add(1, Ordering::Relaxed);
+                    self.opened.goes_beside(piece.file.start / BLOCK_BYTES);
                     let before = bytes.len();
                     bytes.extend(self.read_by_host(piece.file.start, piece.len() as u64)?);
                     if state.lease.is_some() {
@@ -335,7 +335,7 @@ impl DirectFile {
         data: &[u8],
     ) -> std::result::Result<(), Again> {
         let opened = &self.opened;
-        opened.beside.fetch_add(1, Ordering::Relaxed);
+        opened.goes_beside(offset / BLOCK_BYTES);
         for (at, part) in (offset..).step_by(PIECE as usize).zip(data.chunks(PIECE as usize)) {
             let data = part.to_vec().into();
             let request = match lease {

@@ -42,13 +42,19 @@ fn blocks(bytes: &Range<u64>) -> Range<u64> {
 impl Fresh {
     /// Of these runs.
     pub fn of(runs: &[DirectRun]) -> Self {
-        let (mut unwritten, mut end) = (RangeSet::new(), 0);
+        let mut fresh = Self { end: 0, done: Mutex::default() };
+        fresh.add(runs);
+        fresh
+    }
+
+    /// Those of these runs, too.
+    pub fn add(&mut self, runs: &[DirectRun]) {
+        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
         for run in runs.iter().filter(|run| run.fresh) {
             let last = run.first.saturating_add(run.count);
-            unwritten.insert(run.first, last);
-            end = end.max(last.saturating_mul(BLOCK_BYTES));
+            done.unwritten.insert(run.first, last);
+            self.end = self.end.max(last.saturating_mul(BLOCK_BYTES));
         }
-        Self { end, done: Mutex::new(Done { unwritten, ..Done::default() }) }
     }
 
     fn done(&self) -> MutexGuard<'_, Done> {
@@ -147,6 +153,11 @@ impl Appends {
     /// The room to ask for, so that `beyond` bytes have place in it.
     pub fn room(&self, beyond: u64) -> u64 {
         self.next.max(beyond).min(ROOM_MOST)
+    }
+
+    /// Is so little of the room left that more is to be asked for before it is used up?
+    pub fn is_short(&self, left: u64) -> bool {
+        left < self.next / 2
     }
 
     /// Room was asked for: the next time it is more.

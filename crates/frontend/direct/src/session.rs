@@ -39,6 +39,8 @@ pub(crate) struct Shared {
 /// What the session's thread is to do.
 enum Order {
     Return(LeaseId),
+    /// Ask for room for a file that is appended to.
+    MakeRoom(Weak<Opened>),
     End,
 }
 
@@ -155,12 +157,20 @@ impl Shared {
         lock(&self.leased).remove(&lease);
     }
 
+    /// Has the session's thread ask for room for the file. False if there is none any more.
+    pub fn make_room_for(&self, file: &Arc<Opened>) -> bool {
+        lock(&self.orders).send(Order::MakeRoom(Arc::downgrade(file))).is_ok()
+    }
+
     fn run(&self, told: &Receiver<Order>) {
         let mut kept = Instant::now();
         loop {
             let keep = *lock(&self.keep);
             match told.recv_timeout(keep.saturating_sub(kept.elapsed())) {
                 Ok(Order::Return(lease)) => self.give_back(lease),
+                Ok(Order::MakeRoom(file)) => {
+                    file.upgrade().iter().for_each(|file| file.make_room_ahead());
+                }
                 Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -5,11 +5,11 @@ use crate::session::{Shared, lock};
 use crate::way::{After, Lost, Way};
 use siftfs_base::{BLOCK_BYTES, Error, Result, errno};
 use siftfs_device_target::RequestOrder;
-use siftfs_proto::{Handle, LeaseId, Request};
+use siftfs_proto::{DirectRun, Handle, LeaseId, Request};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Pauses before a lease, or a grant, is asked for again: the first, and the longest.
@@ -48,6 +48,12 @@ pub(crate) struct Opened {
     /// What was written to the target may be lost, which was not told.
     in_doubt: AtomicBool,
     appends: Mutex<Appends>,
+    /// The first block of the file that calls have found not granted since more was asked for.
+    missed: AtomicU64,
+    /// The session's thread is to ask for room, or is at it.
+    ahead: Mutex<bool>,
+    /// It is not any more.
+    asked_ahead: Condvar,
 }
 
 /// How the file is reached. Calls hold it to read.
@@ -72,6 +78,8 @@ pub(crate) struct State {
 impl Opened {
     pub fn new(shared: Arc<Shared>, handle: Handle, (to, order): (Use, RequestOrder)) -> Arc<Self> {
         let (state, used, beside, given, in_doubt, appends) = Default::default();
+        let (missed, ahead, asked_ahead) =
+            (AtomicU64::new(u64::MAX), Mutex::default(), Condvar::new());
         let size = match to {
             Use::Alone => 0,
             Use::Reads => u64::MAX,
@@ -89,6 +97,9 @@ impl Opened {
             given,
             in_doubt,
             appends,
+            missed,
+            ahead,
+            asked_ahead,
         })
     }
 
@@ -145,13 +156,22 @@ impl Opened {
         // Room that there is stays.
         let room = state.way.as_ref().map_or(0, |way| way.fresh().end());
         let room = room.saturating_sub(self.size.load(Ordering::Acquire));
-        self.ask_for(&mut state, room);
+        let missed = self.missed.swap(u64::MAX, Ordering::Relaxed);
+        self.ask_for(&mut state, (if missed == u64::MAX { 0 } else { missed }, room));
     }
 
-    /// Asks for a lease, or for more, with this many bytes of room.
-    fn ask_for(self: &Arc<Self>, state: &mut State, room: u64) {
+    /// A call goes by the host because this block of the file is not granted.
+    pub fn goes_beside(&self, block: u64) {
+        self.missed.fetch_min(block, Ordering::Relaxed);
+        self.beside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Asks for a lease, or for more from this block of the file on, with this many bytes of room.
+    fn ask_for(self: &Arc<Self>, state: &mut State, (first, room): (u64, u64)) {
+        self.recover(state);
         let before = state.way.as_ref().map_or(0, Way::blocks);
-        match self.granted(state, room) {
+        let more = self.extended(state, (first, room));
+        match more.unwrap_or_else(|| self.granted(state, room)) {
             Ok(()) if state.way.as_ref().is_some_and(|way| way.blocks() > before) => {
                 (state.next, state.pause) = (None, None);
             }
@@ -165,8 +185,29 @@ impl Opened {
         self.beside.store(0, Ordering::Relaxed);
     }
 
+    /// Adds to what is granted. `None`: nothing is, or it cannot grow, or room is to go.
+    fn extended(&self, state: &mut State, (first, room): (u64, u64)) -> Option<Result<()>> {
+        let size = self.size.load(Ordering::Acquire);
+        let way = state.way.as_mut().filter(|_| self.to == Use::Alone)?;
+        if room == 0 && way.fresh().end() > size {
+            return None;
+        }
+        match self.ask_more(state.lease?, (first, size.saturating_add(room))) {
+            Ok(runs) => {
+                way.extend(runs);
+                Some(Ok(()))
+            }
+            Err(Error::Posix(libc::ESTALE | libc::EAGAIN)) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn ask_more(&self, lease: LeaseId, (first, end): (u64, u64)) -> Result<Vec<DirectRun>> {
+        let asks = Request::LeaseExtend { lease, file: self.handle.into(), first, end };
+        self.shared.call(asks)?.extended()
+    }
+
     fn granted(self: &Arc<Self>, state: &mut State, room: u64) -> Result<()> {
-        self.recover(state);
         let file = self.handle.into();
         let asks = match self.to {
             Use::Alone => Request::LeaseDirect { lease: self.leased(state)?, file, room },
@@ -311,12 +352,14 @@ impl Opened {
             }
             lock(&self.appends).note(bytes.end - bytes.start);
             if self.room(&state, bytes).is_none() {
-                return;
+                return self.ask_ahead(&state, bytes);
             }
         }
+        self.await_ahead();
         let mut state = self.write();
         let Some(room) = self.room(&state, bytes) else { return };
-        self.ask_for(&mut state, room);
+        let first = self.behind(&state);
+        self.ask_for(&mut state, (first, room));
         if room > 0 {
             lock(&self.appends).asked();
         }
@@ -338,10 +381,63 @@ impl Opened {
         if !appends.is_stream() {
             return (end > size).then_some(0);
         }
-        let untold =
-            |way: &Way| way.fresh().owes() && way.queue().kept_bytes() >= MOST_UNTOLD && end > size;
-        let asks = end < bytes.end || way.is_some_and(untold);
-        asks.then(|| appends.room(bytes.end - size))
+        (end < bytes.end).then(|| appends.room(bytes.end - size))
+    }
+
+    /// The first block of the file behind what is granted as room, or the one that has the end.
+    fn behind(&self, state: &State) -> u64 {
+        let end = state.way.as_ref().map_or(0, |way| way.fresh().end());
+        end.max(self.size.load(Ordering::Acquire)) / BLOCK_BYTES
+    }
+
+    /// Has the session's thread ask for room if little is left behind these bytes of a stream.
+    fn ask_ahead(self: &Arc<Self>, state: &State, bytes: &Range<u64>) {
+        let waits = state.no_room.is_some_and(|until| Instant::now() < until);
+        let end = state.way.as_ref().map_or(0, |way| way.fresh().end());
+        let short = |appends: &Appends| {
+            let left = end.saturating_sub(bytes.end);
+            appends.is_stream() && appends.is_short(left)
+        };
+        if end >= bytes.end && !waits && short(&lock(&self.appends)) {
+            let mut ahead = lock(&self.ahead);
+            if !*ahead {
+                *ahead = self.shared.make_room_for(self);
+            }
+        }
+    }
+
+    /// Waits for the room that the session's thread asks for, if it does: what it is given is not
+    /// given twice.
+    fn await_ahead(&self) {
+        let asks = |ahead: &mut bool| *ahead;
+        // A session that ends in between asks for nothing more.
+        let waited = self.asked_ahead.wait_timeout_while(lock(&self.ahead), PAUSES[1], asks);
+        drop(waited);
+    }
+
+    /// Asks for room behind what there is, while calls go on. For the session's thread.
+    pub fn make_room_ahead(&self) {
+        let (lease, life, first) = {
+            let state = self.read();
+            (state.lease, state.life, self.behind(&state))
+        };
+        let room = lock(&self.appends).room(0);
+        let end = first.saturating_mul(BLOCK_BYTES).saturating_add(room);
+        let more = lease.map(|lease| self.ask_more(lease, (first, end)));
+        let mut state = self.write();
+        match more {
+            // Of a grant that is not there any more; the host has ended it, or will.
+            _ if state.life != life || state.lease != lease => {}
+            Some(Ok(runs)) if !runs.is_empty() => {
+                if let Some(way) = &mut state.way {
+                    way.extend(runs);
+                    lock(&self.appends).asked();
+                }
+            }
+            _ => state.no_room = Some(Instant::now() + PAUSES[1]),
+        }
+        *lock(&self.ahead) = false;
+        self.asked_ahead.notify_all();
     }
 
     /// What was written is about to be made durable.

@@ -106,13 +106,33 @@ impl Way {
         pieces(&self.granted.runs, range)
     }
 
+    /// These blocks are granted besides, by the same grant.
+    pub fn extend(&mut self, runs: Vec<DirectRun>) {
+        self.fresh.add(&runs);
+        add(&mut self.granted.runs, runs);
+    }
+
     /// How many blocks are granted.
     pub fn blocks(&self) -> u64 {
         self.granted.runs.iter().map(|run| run.count).sum()
     }
 }
 
-/// Where in the file kept writes belong: each lies in one run.
+/// Adds runs to those in the order of the file, and makes one of those that go on in the area. The
+/// blocks of one run are all fresh, or none is.
+fn add(runs: &mut Vec<DirectRun>, more: Vec<DirectRun>) {
+    runs.extend(more);
+    runs.sort_unstable_by_key(|run| run.first);
+    runs.dedup_by(|next, last| {
+        let goes_on = last.first.checked_add(last.count) == Some(next.first)
+            && last.block.checked_add(last.count) == Some(next.block)
+            && last.fresh == next.fresh;
+        last.count = last.count.saturating_add(if goes_on { next.count } else { 0 });
+        goes_on
+    });
+}
+
+/// Where in the file kept writes belong.
 fn placed(runs: &[DirectRun], kept: Vec<Kept>) -> Vec<(u64, Vec<u8>)> {
     let place = |offset: u64| {
         let block = offset / BLOCK_BYTES;
@@ -121,6 +141,7 @@ fn placed(runs: &[DirectRun], kept: Vec<Kept>) -> Vec<(u64, Vec<u8>)> {
             .find(|run| block.checked_sub(run.block).is_some_and(|behind| behind < run.count))?;
         Some((run.first + (block - run.block)) * BLOCK_BYTES + offset % BLOCK_BYTES)
     };
+    // A write lies in one run, and so it does when that has become longer.
     kept.into_iter().filter_map(|kept| Some((place(kept.offset)?, kept.data))).collect()
 }
 

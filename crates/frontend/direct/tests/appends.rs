@@ -11,6 +11,8 @@ use siftfs_proto::*;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 use support::machine::{Machine, Way};
 use support::{all, ask, bytes, create, host, opening, reach, session, user, volume};
 
@@ -24,7 +26,10 @@ struct Counts {
     all: u64,
     written: u64,
     synced: u64,
-    rooms: Vec<u64>,
+    /// Grants that took the place of the one before, if there was one.
+    granted: u64,
+    /// Up to where room was asked for by what was granted; `true` if the session's thread did.
+    extended: Vec<(u64, bool)>,
 }
 
 /// Counts what a program asks of the host, but for the leases that its session keeps.
@@ -41,7 +46,11 @@ impl FileService for Counting {
             match &req {
                 Request::LeaseWrite { .. } | Request::Write { .. } => counts.written += 1,
                 Request::Fsync { .. } => counts.synced += 1,
-                Request::LeaseDirect { room, .. } if *room > 0 => counts.rooms.push(*room),
+                Request::LeaseDirect { .. } => counts.granted += 1,
+                Request::LeaseExtend { end, .. } => {
+                    let ahead = thread::current().name() == Some("siftfs-direct");
+                    counts.extended.push((*end, ahead));
+                }
                 _ => {}
             }
         }
@@ -59,7 +68,8 @@ fn counting(v: &LocalVolume) -> (Session, Arc<Mutex<Counts>>) {
     (opened.unwrap(), counts)
 }
 
-/// A stream of appends meets the host once for each room, which is twice as large each time.
+/// A stream of appends meets the host once for each room, which is twice as large each time, and by
+/// one grant.
 #[test]
 fn a_stream_meets_the_host_seldom() {
     let dir = tempfile::tempdir().unwrap();
@@ -74,9 +84,14 @@ fn a_stream_meets_the_host_seldom() {
     file.sync_data().unwrap();
     {
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(counts.all <= 22, "{} requests: rooms {:?}", counts.all, counts.rooms);
-        assert_eq!(counts.rooms.first_chunk(), Some(&[64 << 10, 128 << 10, 256 << 10]));
-        assert_eq!(counts.rooms.last(), Some(&(16 << 20)));
+        let Counts { all, granted, extended, .. } = &*counts;
+        assert!(*all <= 30, "{all} requests: {extended:?}");
+        assert_eq!(*granted, 1, "what is granted is not taken back for more");
+        let ends: Vec<u64> = extended.iter().map(|(end, _)| *end).collect();
+        assert!(ends.is_sorted() && *ends.last().unwrap() >= 64 << 20, "{ends:?}");
+        let rooms: Vec<u64> = ends.windows(2).map(|ends| ends[1] - ends[0]).collect();
+        assert!(rooms[0] >= 64 << 10 && rooms[0] <= 256 << 10, "{ends:?}");
+        assert!(rooms.iter().any(|room| *room >= 15 << 20), "{ends:?}");
     }
     assert_eq!(file.read_at((64 << 20) - 10, 100).unwrap().len(), 10, "it ends there");
     for at in (0..64 << 20).step_by(999 * 4096) {
@@ -101,6 +116,86 @@ fn a_stream_meets_the_host_seldom() {
     v.close().unwrap();
 }
 
+/// A writer that is no faster than the host finds room whenever it needs some: the session's thread
+/// has asked for it while the last was in use.
+#[test]
+fn room_is_there_before_it_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(64 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let (program, counts) = counting(&v);
+    let file = create(&program, "f");
+    let asked = || counts.lock().unwrap_or_else(PoisonError::into_inner).extended.clone();
+    // The first two appends begin the stream, and wait for its first room.
+    let mut at = 0;
+    let mut append = |len: usize| {
+        file.write_at(at, &vec![5; len]).unwrap();
+        at += len as u64;
+        at
+    };
+    append(4096);
+    append(4096);
+    let mut end = asked()[0].0;
+    for round in 1..6 {
+        while append(4096) + 4096 <= end {}
+        let until = Instant::now() + Duration::from_secs(10);
+        while asked().len() <= round {
+            assert!(Instant::now() < until, "nobody asks for room: {:?}", asked());
+            thread::sleep(Duration::from_millis(1));
+        }
+        end = asked()[round].0;
+        // The room is the file's when the answer has come, soon after the question.
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(asked().iter().skip(1).all(|(_, ahead)| *ahead), "{:?}", asked());
+    file.sync_data().unwrap();
+    assert!(file.read_at(0, end as usize).unwrap().iter().all(|byte| *byte == 5));
+    v.close().unwrap();
+}
+
+/// A file with holes that are filled later, and one of more runs than are granted at once, is read
+/// and written at the target where it is used.
+#[test]
+fn what_is_used_is_granted_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(128 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let (program, counts) = counting(&v);
+    let file = create(&program, "f");
+    // Every other block of 40 MiB: runs of one block.
+    for block in (0..10_240).step_by(2) {
+        file.write_at(block * 4096, &[1; 4096]).unwrap();
+    }
+    file.set_len(40 << 20).unwrap();
+    file.sync_all().unwrap();
+    assert!(file.is_direct());
+    let written = || {
+        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        (counts.written, counts.granted)
+    };
+    // The last ones are beyond what one grant names; they are asked for when they were missed.
+    let (until, granted) = (Instant::now() + Duration::from_secs(30), written().1);
+    loop {
+        let before = written();
+        for round in 0..100 {
+            file.write_at(4096 * (10_238 - 2 * round), &[3; 4096]).unwrap();
+        }
+        if written() == before {
+            break;
+        }
+        let asked = counts.lock().unwrap_or_else(PoisonError::into_inner).extended.len();
+        assert!(Instant::now() < until, "some of it goes to the host: {before:?}, {asked}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(written().1, granted, "nothing was taken back for that");
+    file.sync_data().unwrap();
+    for block in 0..10_240 {
+        let byte = if block % 2 == 1 { 0 } else { if block >= 10_040 { 3 } else { 1 } };
+        assert_eq!(file.read_at(block * 4096, 4096).unwrap(), [byte; 4096], "block {block}");
+    }
+    v.close().unwrap();
+}
+
 /// A little that is appended and made durable, again and again, is the host's: one request to
 /// write, and one to sync.
 #[test]
@@ -118,7 +213,7 @@ fn small_durable_appends_are_the_hosts() {
     {
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!((counts.written, counts.synced), (100, 100));
-        assert_eq!(counts.rooms, [] as [u64; 0]);
+        assert!(counts.extended.is_empty(), "{:?}", counts.extended);
         assert!(counts.all < 220, "{} requests", counts.all);
     }
     // As much as a stream goes to the target, and what comes after it in small pieces does not.
@@ -208,7 +303,7 @@ fn appends_outlive_the_targets_power() {
         }
         file.sync_data().unwrap();
         assert!(
-            !counts.lock().unwrap_or_else(PoisonError::into_inner).rooms.is_empty(),
+            !counts.lock().unwrap_or_else(PoisonError::into_inner).extended.is_empty(),
             "all of it went to the host"
         );
         drop((file, program));
@@ -267,12 +362,15 @@ fn a_hole_behind_the_end_that_the_host_knows() {
         file.write_at(model.len() as u64, &[2; 3001]).unwrap();
         model.extend([2; 3001]);
     }
-    let rooms = counts.lock().unwrap_or_else(PoisonError::into_inner).rooms.len();
+    let extended = || counts.lock().unwrap_or_else(PoisonError::into_inner).extended.clone();
+    let before = extended();
     for _ in 0..65 {
         assert_eq!(file.read_at(8192, 10).unwrap(), [0; 10]);
     }
-    let now = counts.lock().unwrap_or_else(PoisonError::into_inner).rooms.len();
-    assert!(rooms > 0 && now == rooms + 1, "room was asked for again: {rooms}, {now}");
+    let (room, asked) = (before.last().copied(), extended());
+    let more = asked.len() == before.len() + 1;
+    assert!(more && room > Some((model.len() as u64, true)), "{before:?}, then {asked:?}");
+    assert_eq!(asked.last().map(|(end, _)| *end), room.map(|(end, _)| end), "the room stays");
     let at = model.len() + 5000;
     file.write_at(at as u64, b"behind").unwrap();
     model.resize(at, 0);
@@ -305,7 +403,7 @@ fn what_was_synced_outlives_host_and_target() {
             append_alone(&file, &mut model, &mut rng, round);
         }
         assert!(
-            !counts.lock().unwrap_or_else(PoisonError::into_inner).rooms.is_empty(),
+            !counts.lock().unwrap_or_else(PoisonError::into_inner).extended.is_empty(),
             "all of it went to the host"
         );
         v.abandon();

@@ -125,19 +125,29 @@ impl StorageSession {
                 let token = self.grant((lease, file), write, runs)?;
                 Ok(StorageAnswer::Granted { token, programs: self.grants.programs() })
             }
+            StorageCall::Extend { lease, token, runs } => self.with_hosts_role(|| {
+                self.grants.extend((lease, &token), runs, &self.area()?).map(done)
+            }),
             StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
             StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),
         }
     }
 
-    /// Blocks of the area for a program. The host's role is held meanwhile.
+    /// Blocks of the area for a program.
     fn grant(&self, named: (u64, u64), write: bool, runs: Vec<GrantRun>) -> Result<Token> {
+        self.with_hosts_role(|| {
+            let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
+            self.grants.grant(named, (write, runs), area, self.area()?)
+        })
+    }
+
+    /// Does what is for the host's role, which is held meanwhile.
+    fn with_hosts_role<T>(&self, grants: impl FnOnce() -> Result<T>) -> Result<T> {
         let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
         }
-        let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
-        self.grants.grant(named, (write, runs), area, self.area()?)
+        grants()
     }
 
     /// Where the area lies on its device.

@@ -21,12 +21,12 @@ impl DirectPlane for Plane {
         write: bool,
         runs: &[DirectRun],
     ) -> Result<Admits> {
-        let of = |run: &DirectRun| {
-            let DirectRun { first, block, count: len, fresh } = *run;
-            GrantRun { block, len, first, fresh }
-        };
-        let granted = self.0.grant((lease.0, file.into()), write, runs.iter().map(of).collect())?;
+        let granted = self.0.grant((lease.0, file.into()), write, blocks(runs))?;
         Ok(Admits { token: granted.token, target: granted.place.to_string() })
+    }
+
+    fn extend(&self, lease: LeaseId, runs: &[DirectRun]) -> Result<()> {
+        self.0.extend(lease.0, blocks(runs))
     }
 
     fn settle(&self, lease: LeaseId) -> Result<Written> {
@@ -36,6 +36,14 @@ impl DirectPlane for Plane {
     fn revoke(&self, lease: LeaseId) -> Result<Written> {
         self.0.revoke(lease.0).map(written)
     }
+}
+
+fn blocks(runs: &[DirectRun]) -> Vec<GrantRun> {
+    let of = |run: &DirectRun| {
+        let DirectRun { first, block, count: len, fresh } = *run;
+        GrantRun { block, len, first, fresh }
+    };
+    runs.iter().map(of).collect()
 }
 
 fn written(settled: Settled) -> Written {

@@ -21,7 +21,7 @@ const KIB: u64 = 1 << 10;
 const DIRT: u8 = 0xaa;
 
 /// A volume whose free blocks hold bytes of a file that is gone.
-fn soiled(size: u64) -> FaultDevice {
+pub fn soiled(size: u64) -> FaultDevice {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(volume(size), Way::SharedMemory, dir.path());
     let v = host(&machine).unwrap();
@@ -39,7 +39,7 @@ fn soiled(size: u64) -> FaultDevice {
 }
 
 /// `e2fsck -fn` finds nothing at all.
-fn e2fsck(machine: &Machine) {
+pub fn e2fsck(machine: &Machine) {
     let file = tempfile::NamedTempFile::new().unwrap();
     machine.disk.contents().save(file.path()).unwrap();
     let out = Command::new("e2fsck").arg("-fn").arg(file.path()).output().unwrap();
@@ -51,12 +51,12 @@ fn e2fsck(machine: &Machine) {
 }
 
 /// A program that has room behind its file.
-struct Appender {
-    program: Program,
-    handle: Handle,
-    lease: LeaseId,
-    granted: siftfs_proto::Direct,
-    attached: Queue,
+pub struct Appender {
+    pub program: Program,
+    pub handle: Handle,
+    pub lease: LeaseId,
+    pub granted: siftfs_proto::Direct,
+    pub attached: Queue,
 }
 
 fn room(program: &Program, (lease, handle): (LeaseId, Handle), room: u64) -> Result<Direct, i32> {
@@ -65,7 +65,7 @@ fn room(program: &Program, (lease, handle): (LeaseId, Handle), room: u64) -> Res
 }
 
 impl Appender {
-    fn of(machine: &Machine, v: &LocalVolume, name: &str, wanted: u64) -> Self {
+    pub fn of(machine: &Machine, v: &LocalVolume, name: &str, wanted: u64) -> Self {
         let program = program(v);
         let handle = open(&program.session, name);
         let lease = lease(&program.session, handle).unwrap();
@@ -75,7 +75,7 @@ impl Appender {
     }
 
     /// A new file with these bytes, and room behind it.
-    fn new(machine: &Machine, v: &LocalVolume, bytes: &[u8], wanted: u64) -> Self {
+    pub fn new(machine: &Machine, v: &LocalVolume, bytes: &[u8], wanted: u64) -> Self {
         let session = user(v);
         let (_, handle) = make(&session, "f", bytes);
         ask(&session, Request::Fsync { file: handle.into(), datasync: false }).unwrap();
@@ -84,12 +84,12 @@ impl Appender {
     }
 
     /// Fresh blocks of the file that are granted.
-    fn fresh(&self) -> Vec<u64> {
+    pub fn fresh(&self) -> Vec<u64> {
         let runs = self.granted.runs.iter().filter(|run| run.fresh);
         runs.flat_map(|run| run.first..run.first + run.count).collect()
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) {
+    pub fn write(&self, at: u64, bytes: &[u8]) {
         let (mut at, mut left) = (at, bytes);
         while !left.is_empty() {
             let len = left.len().min((BLOCK - at % BLOCK) as usize);
@@ -98,18 +98,18 @@ impl Appender {
         }
     }
 
-    fn read(&self, at: u64, len: usize) -> Vec<u8> {
+    pub fn read(&self, at: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![1; len];
         self.attached.read_at(home(&self.granted, at), &mut bytes).unwrap();
         bytes
     }
 
-    fn fsync(&self, datasync: bool) -> Result<(), i32> {
+    pub fn fsync(&self, datasync: bool) -> Result<(), i32> {
         let file = self.handle.into();
         ask(&self.program.session, Request::Fsync { file, datasync }).map(drop)
     }
 
-    fn give_back(&self) {
+    pub fn give_back(&self) {
         ask(&self.program.session, Request::LeaseReturn { lease: self.lease }).unwrap();
     }
 }
@@ -120,7 +120,7 @@ fn attr(session: &Arc<dyn FileService>, name: &str) -> Attr {
 }
 
 /// All bytes of a file, as another user reads them.
-fn all(v: &LocalVolume, name: &str) -> Vec<u8> {
+pub fn all(v: &LocalVolume, name: &str) -> Vec<u8> {
     let session = user(v);
     let (size, handle) = (attr(&session, name).size, open(&session, name));
     let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ fn on_disk(machine: &Machine, at: u64, len: usize) -> Vec<u8> {
 }
 
 /// The host dies, and the target with its power; the volume as it is found then.
-fn everything_dies(v: LocalVolume, machine: Machine, seed: u64) -> (LocalVolume, Machine) {
+pub fn everything_dies(v: LocalVolume, machine: Machine, seed: u64) -> (LocalVolume, Machine) {
     v.abandon();
     let machine = machine.power_fails(Way::SharedMemory, seed);
     (host(&machine).unwrap(), machine)
@@ -263,7 +263,7 @@ fn another_session_sees_what_was_appended() {
     e2fsck(&machine);
 }
 
-fn free(v: &LocalVolume) -> u64 {
+pub fn free(v: &LocalVolume) -> u64 {
     v.checkpoint().unwrap();
     ask(&user(v), Request::StatFs).unwrap().space().unwrap().free
 }

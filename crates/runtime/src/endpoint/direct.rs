@@ -8,6 +8,7 @@ use crate::direct_plane::{Admits, DirectPlane};
 use crate::session::{direct, readers};
 use crate::staging::capture::Asked;
 use crate::state::State;
+use crate::state::leases::direct::Offered;
 use crate::state::leases::readers::{Reader, Whose};
 use crate::state::step::{Step, Stop};
 use siftfs_base::{BLOCK_BYTES, Blocks, Error, InodeNr, RangeSet, Result, errno};
@@ -39,17 +40,23 @@ impl Call<'_> {
 
     /// From here on until the grant, or its failure, this thread is at it.
     fn ask_direct(&self, st: &mut State, lease: LeaseId, file: Target) -> Step<InodeNr> {
-        let ino = self.use_lease(st, lease)?;
-        let wanted = st.metadata.tree.target((self.session.id, file), Access::Both)?;
-        if wanted != ino || st.leases.is_recalled(ino) {
-            return Err(errno(libc::ESTALE).into());
-        }
+        let ino = self.leased_file(st, lease, file)?;
         st.leases.direct.touch(ino)?;
         if st.leases.direct.take_lost(ino) {
             return Err(errno(libc::EIO).into());
         }
         takes_bytes_alone(st, ino)?;
         st.leases.direct.ask(ino, lease)?;
+        Ok(ino)
+    }
+
+    /// The file, which the caller has open to read and write, of a lease that nobody wants back.
+    fn leased_file(&self, st: &mut State, lease: LeaseId, file: Target) -> Result<InodeNr> {
+        let ino = self.use_lease(st, lease)?;
+        let wanted = st.metadata.tree.target((self.session.id, file), Access::Both)?;
+        if wanted != ino || st.leases.is_recalled(ino) {
+            return Err(errno(libc::ESTALE));
+        }
         Ok(ino)
     }
 
@@ -69,12 +76,65 @@ impl Call<'_> {
                 return Err(Stop::Wait(ino, 0..u64::MAX));
             }
             self.use_lease(&mut st, lease)?;
-            Ok(offer(&mut st, ino, room)?)
+            let (runs, offered) = choose(&mut st, ino, (0, room))?;
+            st.leases.direct.offer(ino, offered);
+            Ok(runs)
         })?;
         let granted = at_target(plane, (lease, ino), true, runs)?;
         runtime.lock().leases.direct.granted(ino);
         runtime.lease_ended.notify_all();
         Ok(granted)
+    }
+
+    /// More by the grant that there is, which stays.
+    pub(super) fn lease_extend(
+        &self,
+        lease: LeaseId,
+        file: Target,
+        (first, end): (u64, u64),
+    ) -> Result<Reply> {
+        let runtime = self.runtime;
+        let plane = runtime.direct.as_deref().ok_or_else(|| errno(libc::EOPNOTSUPP))?;
+        runtime.seq.check()?;
+        let (ino, size) = self.query_step(|st| {
+            let ino = self.leased_file(st, lease, file)?;
+            st.leases.direct.may_extend(ino, lease)?;
+            Ok((ino, st.metadata.tree.node(ino).size))
+        })?;
+        self.bring(ino)?;
+        let room = end.saturating_sub(size);
+        self.set_room_aside(ino, (lease, room))?;
+        let (runs, offered) = self.offer_more(ino, lease, (first, room))?;
+        if runs.is_empty() {
+            return Ok(Reply::Extended(runs));
+        }
+        let granted = plane.extend(lease, &runs);
+        runtime.lock().leases.direct.extended(ino, &offered, granted.is_ok());
+        runtime.lease_ended.notify_all();
+        granted.map(|()| Reply::Extended(runs)).map_err(not_granted)
+    }
+
+    /// Chooses what is granted besides, when no other thread asks the target about the file. From
+    /// here on this one does, unless nothing was chosen.
+    fn offer_more(
+        &self,
+        ino: InodeNr,
+        lease: LeaseId,
+        (first, room): (u64, u64),
+    ) -> Result<(Vec<DirectRun>, Offered)> {
+        let runtime = self.runtime;
+        runtime.drive(libc::EAGAIN, || {
+            let mut st = direct::once_granted(runtime, ino, lease)?;
+            if st.fills.meets(ino, &(0..u64::MAX)) {
+                return Err(Stop::Wait(ino, 0..u64::MAX));
+            }
+            self.use_lease(&mut st, lease)?;
+            let (runs, offered) = choose(&mut st, ino, (first, room))?;
+            if !runs.is_empty() {
+                st.leases.direct.offer_more(ino, &offered);
+            }
+            Ok((runs, offered))
+        })
     }
 
     /// Sets room aside behind the end of the file, as far as there is space. What the file has of
@@ -142,7 +202,7 @@ impl Call<'_> {
         self.bring(ino)?;
         let runs = {
             let mut st = runtime.lock();
-            let runs = homes(&mut st, ino, None)?;
+            let runs = homes(&mut st, ino, (0, None))?;
             if !st.leases.direct.readers.offer(id) {
                 return Err(errno(libc::EAGAIN));
             }
@@ -182,43 +242,56 @@ fn at_target(
     write: bool,
     runs: Vec<DirectRun>,
 ) -> Result<Direct> {
-    match plane.grant(named, write, &runs) {
-        Ok(Admits { token, target }) => Ok(Direct { token, target, runs }),
-        Err(Error::Refused(why)) => {
+    let granted = plane.grant(named, write, &runs);
+    granted.map(|Admits { token, target }| Direct { token, target, runs }).map_err(not_granted)
+}
+
+/// What its program is told where the target grants nothing.
+fn not_granted(error: Error) -> Error {
+    match error {
+        Error::Refused(why) => {
             tracing::warn!(why, "the target grants nothing");
-            Err(errno(libc::EAGAIN))
+            errno(libc::EAGAIN)
         }
-        Err(error) => Err(error),
+        other => other,
     }
 }
 
-/// Chooses blocks of a file that lie in their homes and nowhere else, so that nothing which is
-/// staged, journaled or under way will be written to them, now or by a recovery (rule R42).
-/// The page cache forgets them.
-fn offer(st: &mut State, ino: InodeNr, room: u64) -> Result<Vec<DirectRun>> {
-    let runs = homes(st, ino, Some(room))?;
-    let (mut blocks, mut unwritten) = (RangeSet::<Blocks>::new(), RangeSet::<Blocks>::new());
+/// Chooses blocks of a file, from this one on, that lie in their homes and nowhere else, so that
+/// nothing which is staged, journaled or under way will be written to them, now or by a recovery
+/// (rule R42). None is granted already. The page cache forgets them.
+fn choose(
+    st: &mut State,
+    ino: InodeNr,
+    (first, room): (u64, u64),
+) -> Result<(Vec<DirectRun>, Offered)> {
+    let runs = homes(st, ino, (first, Some(room)))?;
+    let mut offered = Offered::default();
     for DirectRun { first, count, fresh, .. } in &runs {
-        blocks.insert(*first, first + count);
+        offered.blocks.insert(*first, first + count);
         if *fresh {
-            unwritten.insert(*first, first + count);
+            offered.fresh.insert(*first, first + count);
         }
         st.pages.remove_range(ino, *first, first + count);
     }
-    st.leases.direct.offer(ino, blocks, unwritten);
-    Ok(runs)
+    Ok((runs, offered))
 }
 
 /// What of a file lies in its homes: of what was written, the blocks that are whole within the
 /// size. With room, unwritten blocks as well, up to that many bytes behind the end.
-fn homes(st: &mut State, ino: InodeNr, room: Option<u64>) -> Result<Vec<DirectRun>> {
+fn homes(
+    st: &mut State,
+    ino: InodeNr,
+    (first, room): (u64, Option<u64>),
+) -> Result<Vec<DirectRun>> {
     st.metadata.tree.load_regular(ino)?;
     let node = st.metadata.tree.node(ino);
     let whole = node.size.min(node.inode.size) / BLOCK_BYTES;
     let room = room.filter(|_| is_mapped_durably(st, ino));
     let behind = |room: u64| node.size.saturating_add(room.min(ROOM_MOST)).min(MAX_FILE_SIZE);
     let end = room.map_or(whole, |room| behind(room).div_ceil(BLOCK_BYTES));
-    let (mut runs, mut at, mut left) = (Vec::new(), 0, MOST_FRESH);
+    let granted = st.leases.direct.fresh_blocks(ino);
+    let (mut runs, mut at, mut left) = (Vec::new(), first, MOST_FRESH.saturating_sub(granted));
     let tail = if room > Some(0) { node.size / BLOCK_BYTES } else { 0 };
     while at < end && runs.len() < MOST_RUNS {
         if at < tail && (runs.len() + TAIL.0 >= MOST_RUNS || left <= TAIL.1) {
@@ -246,7 +319,7 @@ fn homes(st: &mut State, ino: InodeNr, room: Option<u64>) -> Result<Vec<DirectRu
     Ok(runs)
 }
 
-/// The parts of a run of which no byte is newer elsewhere.
+/// The parts of a run of which no byte is newer elsewhere, and that are not granted yet.
 fn at_home(st: &State, ino: InodeNr, run: DirectRun, found: &mut Vec<DirectRun>) {
     let node = st.metadata.tree.node(ino);
     let end = run.first + run.count;
@@ -257,7 +330,10 @@ fn at_home(st: &State, ino: InodeNr, run: DirectRun, found: &mut Vec<DirectRun>)
     for (start, end) in dirty.chain(newer) {
         busy.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
     }
-    node.sent.overlapping(run.first, end).for_each(|(start, end)| busy.insert(start, end));
+    let granted = st.leases.direct.blocks(ino);
+    let granted = granted.into_iter().flat_map(|blocks| blocks.overlapping(run.first, end));
+    let sent = node.sent.overlapping(run.first, end);
+    sent.chain(granted).for_each(|(start, end)| busy.insert(start, end));
     let homes = busy.gaps(run.first, end).into_iter().map(|(first, end)| DirectRun {
         first,
         block: run.block + (first - run.first),

@@ -60,7 +60,8 @@ pub(super) fn touched(req: &Request, session: &Session) -> Option<(Target, Does)
         | R::GetLock { .. }
         | R::SetLock { .. }
         | R::Lease { .. }
-        | R::LeaseDirect { .. } => return None,
+        | R::LeaseDirect { .. }
+        | R::LeaseExtend { .. } => return None,
         R::Read { .. } | R::ReadDirect { .. } => Does::Reads,
         R::Write { .. } | R::Append { .. } | R::WriteBack { .. } => Does::Pages,
         R::GetXattr { .. } | R::ListXattr { .. } | R::GetFlags { .. } => Does::Asides,
@@ -86,6 +87,9 @@ impl Call<'_> {
             }
             Request::LeaseReturn { lease } => self.return_lease(lease),
             Request::LeaseDirect { lease, file, room } => self.lease_direct(lease, file, room),
+            Request::LeaseExtend { lease, file, first, end } => {
+                self.lease_extend(lease, file, (first, end))
+            }
             Request::ReadDirect { file } => self.read_direct(file),
             other => unreachable!("a request of another kind: {other:?}"),
         }

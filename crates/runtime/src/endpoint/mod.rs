@@ -349,6 +349,7 @@ impl Call<'_> {
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. }
             | R::LeaseDirect { .. }
+            | R::LeaseExtend { .. }
             | R::ReadDirect { .. } => self.leases(req),
             R::Fsync { .. }
             | R::Stage { .. }

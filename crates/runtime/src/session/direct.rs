@@ -5,12 +5,13 @@ use crate::data::appended;
 use crate::direct_plane::Written;
 use crate::runtime::Runtime;
 use crate::session::readers;
+use crate::state::State;
 use crate::state::leases::direct::Directs;
 use crate::state::leases::direct::End;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::LeaseId;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a wait for another thread's answer from the target takes, before the state is looked at
@@ -77,6 +78,24 @@ fn begin(runtime: &Runtime, mut end: impl FnMut(&mut Directs) -> End) -> Option<
             }
         }
     }
+}
+
+/// The state, when what is granted of the file by this lease may grow: no other thread asks the
+/// target about it. Waits for one that does.
+///
+/// # Errors
+/// `ESTALE`: nothing is granted by it any more.
+pub(crate) fn once_granted(
+    runtime: &Runtime,
+    ino: InodeNr,
+    lease: LeaseId,
+) -> Result<MutexGuard<'_, State>> {
+    let mut st = runtime.lock();
+    while !st.leases.direct.may_extend(ino, lease)? {
+        let woken = runtime.lease_ended.wait_timeout(st, LOOK);
+        st = woken.unwrap_or_else(PoisonError::into_inner).0;
+    }
+    Ok(st)
 }
 
 /// Nothing is granted of the file any more. Pages that were read meanwhile may be older than

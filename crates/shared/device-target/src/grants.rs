@@ -3,7 +3,7 @@
 
 use crate::place::TargetPlace;
 use crate::target::Target;
-use siftfs_base::Result;
+use siftfs_base::{Error, Result};
 use siftfs_transport::Address;
 use siftfs_wire::{FileRun, GrantRun, StorageAnswer, StorageCall, Token};
 use std::collections::HashMap;
@@ -82,6 +82,21 @@ impl Target {
                 let address = address.unwrap_or_else(|| place.address.clone());
                 Ok(Granted { token, place: TargetPlace { address, ..place.clone() } })
             }
+            Some(StorageAnswer::Failed { error }) => Err(error),
+            other => Err(self.unfit(other.as_ref())),
+        }
+    }
+
+    /// Grants these blocks as well by a grant of this number: all of them, or none.
+    ///
+    /// # Errors
+    /// `ESTALE`: it has ended, or ends with a connection that was lost. Refused: as of
+    /// [`Target::grant`]. Any other error says that the storage is lost for good.
+    pub fn extend(&self, lease: u64, runs: Vec<GrantRun>) -> Result<()> {
+        let token = self.granted().get(&lease).copied();
+        let token = token.ok_or_else(|| Error::Refused(format!("{lease} has no grant")))?;
+        match self.calls(&[StorageCall::Extend { lease, token, runs }])?.pop() {
+            Some(StorageAnswer::Done) => Ok(()),
             Some(StorageAnswer::Failed { error }) => Err(error),
             other => Err(self.unfit(other.as_ref())),
         }

@@ -56,6 +56,7 @@ macro_rules! names {
             | R::SectionStart { file }
             | R::Lease { file, .. }
             | R::LeaseDirect { file, .. }
+            | R::LeaseExtend { file, .. }
             | R::ReadDirect { file } => Names::file(file),
             R::Forget { ino, .. }
             | R::CloseLocks { ino, .. }

@@ -1,7 +1,9 @@
 //! What a Runtime answers, and the answers as values.
 
 use crate::compound::Compounded;
-use crate::{Attr, Blocks, DirEntry, Direct, Handle, HeldLock, LeaseId, SectionId, StatFs, Ticket};
+use crate::{
+    Attr, Blocks, DirEntry, Direct, DirectRun, Handle, HeldLock, LeaseId, SectionId, StatFs, Ticket,
+};
 use siftfs_base::{InodeNr, Result, corrupt};
 use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
 use std::time::Duration;
@@ -85,6 +87,8 @@ pub enum Reply {
     },
     /// Blocks that were granted.
     Direct(Direct),
+    /// Blocks that were granted besides, in the order of the file.
+    Extended(Vec<DirectRun>),
     /// Inodes that are not there any more.
     Gone(Vec<InodeNr>),
     /// The lock that is in the way, if there is one.
@@ -157,6 +161,8 @@ answers! {
     leased: Self::Leased { lease, term } => (lease, term); (LeaseId, Duration)
     /// Blocks that were granted.
     direct: Self::Direct(direct) => direct; Direct
+    /// Blocks that were granted besides.
+    extended: Self::Extended(runs) => runs; Vec<DirectRun>
     /// Inodes that are not there any more.
     gone: Self::Gone(inodes) => inodes; Vec<InodeNr>
     /// A lock that is in the way.

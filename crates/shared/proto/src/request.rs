@@ -216,14 +216,20 @@ pub enum Request {
     /// set aside behind its end, [`ROOM_MOST`](crate::ROOM_MOST) at most, and granted with it; less
     /// or none of it, where space is short. What was granted before is taken back first, and so
     /// it is by anything that the session does with the file but `Read`, `LeaseWrite` and
-    /// `LeaseLocate` beside the granted blocks, `LeaseKeep`, `Fsync`, and what only looks at
-    /// attributes. `Fsync` covers what was written at the target and answered; it is `EIO` once if
+    /// `LeaseLocate` beside the granted blocks, `LeaseKeep`, `LeaseExtend`, `Fsync`, and what only
+    /// looks at attributes. `Fsync` covers what was written at the target and answered; it is `EIO` once if
     /// the target has died since the grant: what was not durable there may be lost, as the
     /// program's connection tells as well. Errors as of `LeaseWrite`; `EOPNOTSUPP` where no target
     /// has the storage, and for a file with set-id bits or capabilities, and one that is immutable
     /// or append-only; `EAGAIN` if too much is granted, or it is being done; `EIO`, once, if what
     /// was written under the grant before may be lost, which has ended then. Reply: `Direct`.
     LeaseDirect { lease: LeaseId, file: Target, room: u64 },
+    /// Have more blocks of the leased file granted, by the grant that there is, which stays: those
+    /// from the file's block `first` on that are home, and, where `end` is more than the file's
+    /// size, room up to that byte, bounded as that of `LeaseDirect`. Nothing is taken back.
+    /// Errors as of `LeaseDirect`; `ESTALE` as well if nothing is granted, and no `EIO`. Reply:
+    /// `Extended`.
+    LeaseExtend { lease: LeaseId, file: Target, first: u64, end: u64 },
     /// As `LeaseDirect`, to read blocks of a file that nobody holds a lease of; others may have the
     /// same at once. `file` is an open handle that may be read. The grant is taken back by whatever
     /// changes the file, ends with the handle, and takes the place of the handle's last one: the

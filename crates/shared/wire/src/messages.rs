@@ -56,6 +56,7 @@ variants!(BlockProtocol: StorageCall {
     10 => Settle { lease, token },
     11 => Revoke { lease, token },
     12 => Attach { version, token, queue, life },
+    13 => Extend { lease, token, runs },
 });
 
 variants!(BlockProtocol: StorageAnswer {

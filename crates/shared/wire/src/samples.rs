@@ -116,6 +116,11 @@ pub fn storage_calls() -> Vec<StorageCall> {
                 GrantRun { block: 7, len: 1, first: 1 << 31, fresh: false },
             ],
         },
+        StorageCall::Extend {
+            lease: 6,
+            token: [0x5a; 32],
+            runs: vec![GrantRun { block: 9, len: 2, first: 4, fresh: true }],
+        },
         StorageCall::Settle { lease: 6, token: [0x3c; 32] },
         StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
         StorageCall::Attach { version: 9, token: [0xa5; 32], queue: 3, life: 2 },

@@ -12,6 +12,8 @@ pub const STORAGE_MAX_DEVICES: usize = 3;
 
 /// Runs of blocks that one grant names at most.
 pub const GRANT_MAX_RUNS: usize = 4096;
+/// Runs that a grant has at most, with all that was added to it.
+pub const GRANT_ALL_RUNS: usize = 64 << 10;
 
 /// Requests of one queue that are under way at once: a request's number is less than this above
 /// the lowest one that has not ended.
@@ -201,6 +203,17 @@ pub enum StorageCall {
         write: bool,
         /// Blocks of the area: [`GRANT_MAX_RUNS`] runs and [`GRANT_MAX_FRESH`] fresh blocks at
         /// most.
+        runs: Vec<GrantRun>,
+    },
+    /// A grant that lasts names these blocks, too, when this is answered, for what it may be used
+    /// for already: all of them, or none. `ESTALE`: it has ended.
+    Extend {
+        /// Which one.
+        lease: u64,
+        /// By what it was granted.
+        token: Token,
+        /// Blocks of the area that it does not name yet, bounded as those of `Grant`; a grant has
+        /// [`GRANT_ALL_RUNS`] runs and [`GRANT_MAX_FRESH`] fresh blocks at most.
         runs: Vec<GrantRun>,
     },
     /// What was answered under a grant before this call is durable when this is answered.

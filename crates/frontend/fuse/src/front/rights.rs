@@ -52,6 +52,7 @@ fn is_decided(req: &Request) -> bool {
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
         | R::LeaseDirect { .. }
+        | R::LeaseExtend { .. }
         | R::ReadDirect { .. }
         | R::HoldMany { .. }
         | R::StatFs

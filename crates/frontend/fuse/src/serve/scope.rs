@@ -206,6 +206,7 @@ impl Part {
             | Reply::Trimmed(_)
             | Reply::Leased { .. }
             | Reply::Direct(_)
+            | Reply::Extended(_)
             | Reply::Status(_) => Ok(()),
         }
     }
@@ -274,7 +275,8 @@ fn changes(req: &Request) -> bool {
         | R::SectionCommit { .. }
         | R::Lease { .. }
         | R::LeaseWrite { .. }
-        | R::LeaseDirect { .. } => true,
+        | R::LeaseDirect { .. }
+        | R::LeaseExtend { .. } => true,
         R::Open { access, truncate, .. } => access.writes() || *truncate,
         R::Compound(compound) => compound_changes(compound),
         R::Lookup { .. }

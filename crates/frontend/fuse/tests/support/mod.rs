@@ -511,6 +511,7 @@ fn call_other(req: &Request) -> Result<Reply> {
         | Request::LeaseKeep { .. }
         | Request::LeaseReturn { .. }
         | Request::LeaseDirect { .. }
+        | Request::LeaseExtend { .. }
         | Request::ReadDirect { .. }
         | Request::HoldMany { .. } => Err(errno(libc::EOPNOTSUPP)),
         Request::StatFs => Ok(Reply::Statfs(StatFs {

@@ -13,8 +13,8 @@ use std::ops::Range;
 pub(super) struct Wish {
     pub owner: Owner,
     pub blocks: RangeSet<Blocks>,
-    /// They were written. If not, what was written of them stays so.
-    pub written: bool,
+    /// Those of them that were not written. What was written of these stays so.
+    pub fresh: RangeSet<Blocks>,
     /// Those that nobody has are given to the owner, too. Otherwise it has them all.
     pub free: bool,
 }
@@ -99,6 +99,12 @@ impl<'a> Gift<'a> {
 }
 
 impl Wish {
+    /// Of no block yet.
+    pub fn of(owner: Owner, free: bool) -> Self {
+        let (blocks, fresh) = Default::default();
+        Self { owner, blocks, fresh, free }
+    }
+
     /// Looks at blocks of a leaf, and notes those that the owner has.
     fn look(
         &self,
@@ -125,10 +131,32 @@ impl Wish {
 
     /// What a leaf says when it has been carried out.
     fn make(&self, store: &Store, number: u64, leaf: Content) -> Content {
-        leaf.edited(self.parts(number), store.len_of(number), |entry| {
-            let was_written = entry.is_of(self.owner) && entry.is_written();
-            Entry::new(self.owner, self.written || was_written)
-        })
+        let len = store.len_of(number);
+        let given = |fresh: bool| {
+            move |entry: Entry| {
+                let was_written = entry.is_of(self.owner) && entry.is_written();
+                Entry::new(self.owner, !fresh || was_written)
+            }
+        };
+        let fresh = self.fresh_in(number);
+        if fresh.is_empty() {
+            return leaf.edited(self.parts(number), len, given(false));
+        }
+        let mut written = RangeSet::<Blocks>::new();
+        within(&self.blocks, number).for_each(|(start, end)| written.insert(start, end));
+        fresh.iter().for_each(|(start, end)| written.remove(start, end));
+        let parts = |blocks: &RangeSet<Blocks>| -> Vec<Range<usize>> {
+            blocks.iter().map(|(start, end)| part_of(number, &(start..end))).collect()
+        };
+        let leaf = leaf.edited(parts(&fresh).into_iter(), len, given(true));
+        leaf.edited(parts(&written).into_iter(), len, given(false))
+    }
+
+    /// The blocks of a leaf that were not written.
+    fn fresh_in(&self, number: u64) -> RangeSet<Blocks> {
+        let mut fresh = RangeSet::new();
+        within(&self.fresh, number).for_each(|(start, end)| fresh.insert(start, end));
+        fresh
     }
 
     /// The parts of a leaf that this is about.

@@ -10,7 +10,7 @@ use super::spill::{Saved, Spill};
 use super::store::{HOT_BYTES, LEAF_BYTES, Store};
 use super::tree::Tree;
 use crate::device::calls::lock;
-use siftfs_base::{BlockRun, Error, RangeSet, Result};
+use siftfs_base::{BlockRun, Error, Result};
 use std::iter::once;
 use std::ops::Range;
 use std::path::Path;
@@ -119,13 +119,28 @@ impl Permissions {
     /// Nothing has changed then; but leaves in which the file fails also while this is undone are
     /// lost ([`Counts::lost`]).
     pub fn give(&self, owner: Owner, runs: &[BlockRun], written: bool) -> Result<()> {
-        let mut blocks = RangeSet::new();
-        for run in runs {
-            let end = run.start.checked_add(run.len).filter(|_| run.len > 0);
-            let end = end.filter(|end| *end <= self.store.blocks);
-            blocks.insert(run.start, end.ok_or_else(|| no_blocks(run.start, run.len))?);
+        if written { self.give_both(owner, runs, &[]) } else { self.give_both(owner, &[], runs) }
+    }
+
+    /// As [`Self::give`], blocks that were written, and fresh ones that were not: all or none of
+    /// both.
+    ///
+    /// # Errors
+    /// As of [`Self::give`].
+    pub fn give_both(&self, owner: Owner, written: &[BlockRun], fresh: &[BlockRun]) -> Result<()> {
+        let mut wish = Wish::of(owner, true);
+        for (runs, fresh) in [(written, false), (fresh, true)] {
+            for run in runs {
+                let end = run.start.checked_add(run.len).filter(|_| run.len > 0);
+                let end = end.filter(|end| *end <= self.store.blocks);
+                let end = end.ok_or_else(|| no_blocks(run.start, run.len))?;
+                wish.blocks.insert(run.start, end);
+                if fresh {
+                    wish.fresh.insert(run.start, end);
+                }
+            }
         }
-        self.carry_out(&Wish { owner, blocks, written, free: true })
+        self.carry_out(&wish)
     }
 
     /// These blocks of the owner were written. What was written is durable, or not: that is for the
@@ -144,9 +159,9 @@ impl Permissions {
             }
             Checked::Unwritten(_) => {}
         }
-        let mut set = RangeSet::new();
-        set.insert(blocks.start, blocks.end);
-        self.carry_out(&Wish { owner, blocks: set, written: true, free: false })
+        let mut wish = Wish::of(owner, false);
+        wish.blocks.insert(blocks.start, blocks.end);
+        self.carry_out(&wish)
     }
 
     fn carry_out(&self, wish: &Wish) -> Result<()> {

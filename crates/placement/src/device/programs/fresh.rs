@@ -9,6 +9,7 @@ use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_wire::{FileRun, GRANT_MAX_FRESH, GrantRun, SETTLED_MAX_RUNS};
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a host is to be told of fresh blocks that were written.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,15 +40,21 @@ struct Run {
 }
 
 /// The fresh blocks of one grant. Most grants have none, and take no memory for that.
-pub(super) struct Fresh(Option<Box<Own>>);
+#[derive(Default)]
+pub(super) struct Fresh {
+    /// How many there are: never fewer than the program may reach.
+    blocks: AtomicU64,
+    own: Mutex<Option<Box<Own>>>,
+}
 
-/// A block has one bit of each set; the bits are in the order of the places in the file.
+/// A block has one bit of each set; within a run the bits are in the order of the file.
+#[derive(Default)]
 struct Own {
     /// In the order of their blocks in the area.
     runs: Vec<Run>,
     /// First bit, place in the file and length of each run, in the order of the file.
     places: Vec<(usize, FileRun)>,
-    done: Mutex<Done>,
+    done: Done,
 }
 
 #[derive(Default)]
@@ -63,8 +70,9 @@ struct Done {
 struct Bits(Vec<u64>);
 
 impl Bits {
-    fn of(blocks: u64) -> Self {
-        Self(vec![0; usize::try_from(blocks.div_ceil(64)).unwrap_or(0)])
+    /// Has room for this many blocks.
+    fn resize(&mut self, blocks: u64) {
+        self.0.resize(usize::try_from(blocks.div_ceil(64)).unwrap_or(0), 0);
     }
 
     fn word(&self, word: usize) -> u64 {
@@ -84,75 +92,127 @@ impl Fresh {
     /// # Errors
     /// Refused: they are too many, they meet in the file, or they are no places of a file.
     pub fn of(runs: &[GrantRun]) -> Result<Self> {
-        match runs.iter().any(|run| run.fresh) {
-            true => Ok(Self(Some(Box::new(Own::of(runs)?)))),
-            false => Ok(Self(None)),
-        }
+        let fresh = Self::default();
+        fresh.add(runs)?;
+        Ok(fresh)
     }
 
     /// How many there are.
     pub fn blocks(&self) -> u64 {
-        self.0.as_ref().map_or(0, |own| own.places.iter().map(|(_, run)| run.len).sum())
+        self.blocks.load(Ordering::Acquire)
+    }
+
+    /// Adds the fresh ones of these runs, of which none meets another in the area. That is to be
+    /// done before the program may reach them. All are added, or none.
+    ///
+    /// # Errors
+    /// Refused: with those that there are they are too many, or they meet in the file or in the
+    /// area; or they are no places of a file.
+    pub fn add(&self, runs: &[GrantRun]) -> Result<()> {
+        let mut fresh: Vec<GrantRun> = runs.iter().filter(|run| run.fresh).copied().collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        fresh.sort_unstable_by_key(|run| run.first);
+        let mut own = lock(&self.own);
+        let blocks = match own.as_mut() {
+            Some(own) => own.add(self.blocks(), &fresh)?,
+            None => {
+                let mut first = Box::<Own>::default();
+                let blocks = first.add(0, &fresh)?;
+                *own = Some(first);
+                blocks
+            }
+        };
+        self.blocks.store(blocks, Ordering::Release);
+        Ok(())
+    }
+
+    /// Of what was added, all but the first `blocks` blocks are not there any more. The program
+    /// never reached them.
+    pub fn cut(&self, blocks: u64) {
+        let mut own = lock(&self.own);
+        if let Some(own) = own.as_mut().filter(|_| blocks < self.blocks()) {
+            let added = usize::try_from(blocks).unwrap_or(usize::MAX);
+            own.runs.retain(|run| run.bit < added);
+            own.places.retain(|(bit, _)| *bit < added);
+            self.blocks.store(blocks, Ordering::Release);
+        }
     }
 
     /// These bytes of the area were written for the program, and the rest of the blocks that they
     /// lie in is the file's, too.
     pub fn note_written(&self, bytes: &Range<u64>) {
-        if let Some(own) = &self.0 {
+        if let Some(own) = lock(&self.own).as_mut() {
             own.note_written(bytes);
         }
     }
 
     /// What was written and is not reported, up to the bound of one report.
     pub fn unreported(&self) -> Report {
-        self.0.as_ref().map_or_else(Report::default, |own| own.unreported())
+        lock(&self.own).as_ref().map_or_else(Report::default, |own| own.unreported())
     }
 
     /// A report has been made, and what it says is durable.
     pub fn reported(&self, report: &Report) {
-        if let Some(own) = &self.0 {
+        if let Some(own) = lock(&self.own).as_mut() {
             own.reported(report);
         }
     }
 }
 
 impl Own {
-    fn of(runs: &[GrantRun]) -> Result<Self> {
-        let mut fresh: Vec<GrantRun> = runs.iter().filter(|run| run.fresh).copied().collect();
-        fresh.sort_unstable_by_key(|run| run.first);
-        let (mut places, mut own, mut free_from, mut bits) = (Vec::new(), Vec::new(), 0, 0u64);
-        for GrantRun { block, len, first, .. } in fresh {
+    /// Adds these runs, in the order of the file, to the `blocks` that there are. How many they are
+    /// then.
+    fn add(&mut self, blocks: u64, fresh: &[GrantRun]) -> Result<u64> {
+        let (mut places, mut runs, mut bits) = (Vec::new(), Vec::new(), blocks);
+        let mut free_from = 0;
+        for GrantRun { block, len, first, .. } in fresh.iter().copied() {
             let end = first.checked_add(len).filter(|end| *end <= u64::MAX / BLOCK_BYTES);
             let all = bits.saturating_add(len);
+            let area = block..block.saturating_add(len);
             match end {
-                Some(end) if first >= free_from && all <= GRANT_MAX_FRESH => free_from = end,
+                Some(end)
+                    if first >= free_from
+                        && all <= GRANT_MAX_FRESH
+                        && !self.has(first..end)
+                        && self.meeting(&area).next().is_none() =>
+                {
+                    free_from = end;
+                }
                 _ => return Err(refused(len, first)),
             }
             let bit = usize::try_from(bits).map_err(|_| refused(len, first))?;
             places.push((bit, FileRun { first, len }));
-            own.push(Run { blocks: block..block.saturating_add(len), first, bit });
+            runs.push(Run { blocks: area, first, bit });
             bits = all;
         }
-        own.sort_unstable_by_key(|run| run.blocks.start);
-        let (written, reported) = (Bits::of(bits), Bits::of(bits));
-        let done = Mutex::new(Done { written, reported, ..Done::default() });
-        Ok(Self { runs: own, places, done })
+        self.places.extend(places);
+        self.places.sort_unstable_by_key(|(_, run)| run.first);
+        self.runs.extend(runs);
+        self.runs.sort_unstable_by_key(|run| run.blocks.start);
+        self.done.written.resize(bits);
+        self.done.reported.resize(bits);
+        Ok(bits)
     }
 
-    /// The fresh runs that meet these blocks of the area.
+    /// Is one of these blocks of the file among those that there are?
+    fn has(&self, blocks: Range<u64>) -> bool {
+        let from = self.places.partition_point(|(_, run)| run.first + run.len <= blocks.start);
+        self.places.get(from).is_some_and(|(_, run)| run.first < blocks.end)
+    }
+
     fn meeting(&self, blocks: &Range<u64>) -> impl Iterator<Item = &Run> {
-        let from = self.runs.partition_point(|run| run.blocks.end <= blocks.start);
-        let end = blocks.end;
-        self.runs.iter().skip(from).take_while(move |run| run.blocks.start < end)
+        meeting(&self.runs, blocks)
     }
 
-    fn note_written(&self, bytes: &Range<u64>) {
+    fn note_written(&mut self, bytes: &Range<u64>) {
         if bytes.is_empty() {
             return;
         }
         let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
-        let mut done = lock(&self.done);
-        for run in self.meeting(&blocks) {
+        let Self { runs, done, .. } = self;
+        for run in meeting(runs, &blocks) {
             let last = run.blocks.end.min(blocks.end);
             for block in run.blocks.start.max(blocks.start)..last {
                 done.written.set(run.bit_of(block));
@@ -163,14 +223,14 @@ impl Own {
     }
 
     fn unreported(&self) -> Report {
-        let done = lock(&self.done);
+        let done = &self.done;
         let end = if done.end > done.end_reported { done.end } else { 0 };
         let (runs, more) = done.unreported(&self.places);
         Report { runs, end, more }
     }
 
-    fn reported(&self, report: &Report) {
-        let mut done = lock(&self.done);
+    fn reported(&mut self, report: &Report) {
+        let done = &mut self.done;
         for FileRun { first, len } in &report.runs {
             for place in *first..first.saturating_add(*len) {
                 let at = self.places.partition_point(|(_, run)| run.first <= place);
@@ -182,6 +242,13 @@ impl Own {
         }
         done.end_reported = done.end_reported.max(report.end);
     }
+}
+
+/// The runs that meet these blocks of the area.
+fn meeting<'a>(runs: &'a [Run], blocks: &Range<u64>) -> impl Iterator<Item = &'a Run> + use<'a> {
+    let from = runs.partition_point(|run| run.blocks.end <= blocks.start);
+    let end = blocks.end;
+    runs.iter().skip(from).take_while(move |run| run.blocks.start < end)
 }
 
 impl Run {

@@ -34,7 +34,10 @@ fn it_is_as_its_model() {
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
         let runs = any_runs(&mut rng);
-        let fresh = Fresh::of(&runs).unwrap();
+        // All at once, or a part of them later.
+        let (before, later) = runs.split_at(rng.below(runs.len() as u64 + 1) as usize);
+        let fresh = Fresh::of(before).unwrap();
+        fresh.add(later).unwrap();
         let of_file: BTreeMap<u64, u64> = runs
             .iter()
             .filter(|run| run.fresh)
@@ -134,4 +137,32 @@ fn forged_places_are_refused() {
     Fresh::of(&[run(0, 3, GRANT_MAX_FRESH)]).unwrap();
     let plain = GrantRun { fresh: false, ..run(0, u64::MAX, 1) };
     assert_eq!(Fresh::of(&[plain]).unwrap().blocks(), 0);
+}
+
+/// What is added lies beside what there is, in the file and in the area. What is cut off again
+/// takes nothing with it, and may be added anew.
+#[test]
+fn what_is_added_meets_nothing() {
+    let fresh = Fresh::of(&[run(10, 100, 10)]).unwrap();
+    fresh.note_written(&(10 * BLOCK_BYTES..11 * BLOCK_BYTES));
+    for wrong in [
+        vec![run(19, 200, 1)],
+        vec![run(30, 109, 1)],
+        vec![run(30, 99, 2)],
+        vec![run(9, 200, 2)],
+        vec![run(30, 200, 1), run(31, 200, 1)],
+        vec![run(30, 200, GRANT_MAX_FRESH - 9)],
+    ] {
+        assert!(fresh.add(&wrong).is_err(), "{wrong:?}");
+        assert_eq!(fresh.blocks(), 10);
+    }
+    fresh.add(&[run(30, 200, 5), GrantRun { fresh: false, ..run(40, 300, 5) }]).unwrap();
+    assert_eq!(fresh.blocks(), 15);
+    fresh.cut(10);
+    assert_eq!(fresh.blocks(), 10);
+    fresh.add(&[run(30, 90, 5)]).unwrap();
+    fresh.note_written(&(30 * BLOCK_BYTES..35 * BLOCK_BYTES));
+    let report = fresh.unreported();
+    let told = [FileRun { first: 90, len: 5 }, FileRun { first: 100, len: 1 }];
+    assert_eq!((report.runs, report.end), (told.to_vec(), 101 * BLOCK_BYTES));
 }

@@ -10,7 +10,7 @@ use crate::device::programs::grant::{Ended, Grant};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;
-use siftfs_wire::{Carried, GRANT_MAX_RUNS, GrantRun, ProgramStatistics, Token};
+use siftfs_wire::{Carried, GRANT_ALL_RUNS, GRANT_MAX_RUNS, GrantRun, ProgramStatistics, Token};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -262,6 +262,8 @@ struct Own {
 struct Leased {
     grant: Arc<Grant>,
     file: u64,
+    /// How many were granted.
+    runs: usize,
 }
 
 /// What is granted of one file.
@@ -314,9 +316,43 @@ impl HostGrants {
         let table = Table { device: device.clone(), area, permissions, owner, write };
         let grant = Arc::new(Grant::new(token, table, fresh));
         own.fresh = all_fresh;
-        own.by_lease.insert(lease, Leased { grant: grant.clone(), file });
+        own.by_lease.insert(lease, Leased { grant: grant.clone(), file, runs: runs.len() });
         lock(&self.tokens.grants).insert(token, grant);
         Ok(token)
+    }
+
+    /// Grants these blocks as well by a grant that lasts: all of them, or none.
+    ///
+    /// # Errors
+    /// `ESTALE`: it has ended. Refused: as of [`HostGrants::grant`].
+    pub fn extend(
+        &self,
+        (lease, token): (u64, &Token),
+        runs: Vec<GrantRun>,
+        area: &Range<u64>,
+    ) -> Result<()> {
+        let runs = in_order(runs, (area.end - area.start) / BLOCK_BYTES)?;
+        let mut own = lock(&self.own);
+        let Own { by_lease, files, permissions, fresh } = &mut *own;
+        let leased = by_lease.get_mut(&lease);
+        let leased = leased.filter(|leased| leased.grant.token == *token && leased.grant.lasts());
+        let leased = leased.ok_or(Error::Posix(libc::ESTALE))?;
+        let before = leased.grant.fresh.blocks();
+        let more: u64 = runs.iter().filter(|run| run.fresh).map(|run| run.len).sum();
+        if leased.runs + runs.len() > GRANT_ALL_RUNS || fresh.saturating_add(more) > MOST_FRESH {
+            return Err(Error::Refused("there is too much in one grant, or in all".into()));
+        }
+        let owner = files.get(&leased.file).expect("a grant is of a file").owner;
+        let permissions = permissions.as_ref().expect("something was granted");
+        // Before the program can reach them: what it writes to them is to be reported.
+        leased.grant.fresh.add(&runs)?;
+        if let Err(error) = give(permissions, owner, &runs) {
+            leased.grant.fresh.cut(before);
+            return Err(error);
+        }
+        *fresh += more;
+        leased.runs += runs.len();
+        Ok(())
     }
 
     fn of(&self, lease: u64, token: &Token) -> Option<Arc<Grant>> {
@@ -362,7 +398,7 @@ impl HostGrants {
 
     /// Nothing more is asked of a grant that has ended.
     fn forget(&self, own: &mut Own, lease: u64) {
-        if let Some(Leased { grant, file }) = own.by_lease.remove(&lease) {
+        if let Some(Leased { grant, file, .. }) = own.by_lease.remove(&lease) {
             own.fresh -= grant.fresh.blocks();
             own.take_back(file);
             if grant.life.load(Ordering::Acquire) > 0 {
@@ -425,17 +461,11 @@ impl Own {
             return Err(Error::Refused(format!("the file {file} has a grant already")));
         }
         let owner = known.map_or_else(|| permissions.owner(), |granted| Ok(granted.owner))?;
-        let given = [true, false].into_iter().try_for_each(|written| {
-            let own = runs.iter().filter(|run| run.fresh != written);
-            let own = own.map(|run| BlockRun { start: run.block, len: run.len });
-            permissions.give(owner, &own.collect::<Vec<_>>(), written)
-        });
-        if let Err(error) = given {
+        if let Err(error) = give(permissions, owner, runs) {
             if known.is_none() {
                 permissions.take_all(owner)?;
             }
-            // A scratch file that fails is no end of the host's storage.
-            return Err(Error::Refused(format!("the table of grants: {error}")));
+            return Err(error);
         }
         self.files.entry(file).or_insert(Granted { owner, write, grants: 0 }).grants += 1;
         Ok(owner)
@@ -452,6 +482,18 @@ impl Own {
             self.files.remove(&file);
         }
     }
+}
+
+/// Gives an owner all of these blocks, or none.
+fn give(permissions: &Permissions, owner: Owner, runs: &[GrantRun]) -> Result<()> {
+    let own = |fresh: bool| -> Vec<BlockRun> {
+        let own = runs.iter().filter(|run| run.fresh == fresh);
+        own.map(|run| BlockRun { start: run.block, len: run.len }).collect()
+    };
+    // A scratch file that fails is no end of the host's storage.
+    permissions
+        .give_both(owner, &own(false), &own(true))
+        .map_err(|error| Error::Refused(format!("the table of grants: {error}")))
 }
 
 /// The runs in order, none empty, none beyond the area's `blocks`, none meeting another.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::programs::attached::carry_out;
+use crate::device::programs::attached::by_grant;
 use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
 use siftfs_device::{FaultDevice, MemDevice};
 use siftfs_wire::{StorageAnswer, StorageCall};
@@ -7,6 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 const AREA: Range<u64> = 10 * BLOCK_BYTES..110 * BLOCK_BYTES;
+
+/// One call under a grant.
+fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswer> {
+    by_grant(grant, &grant.table(), call)
+}
 
 fn run(block: u64, len: u64) -> GrantRun {
     GrantRun { block, len, first: block, fresh: false }
@@ -393,4 +398,75 @@ fn there_is_an_end_of_fresh_blocks() {
     assert_eq!(granted, MOST_FRESH / most);
     grants.revoke(0, &tokens[0]).unwrap();
     grants.grant((0, 0), (true, one(0)), &memory(), AREA).unwrap();
+}
+
+/// What is added is the program's from then on, fresh or not, and ends with the rest.
+#[test]
+fn a_grant_grows() {
+    let ((tokens, grants), device) = (grants(), memory());
+    device.write(AREA.start, &vec![7; 100 * BLOCK_SIZE], false).unwrap();
+    let token = grants.grant((1, 12), (true, vec![run(0, 2)]), &device, AREA).unwrap();
+    let grant = found(&tokens, &token);
+    let at = |block: u64| block * BLOCK_BYTES;
+    let block = BLOCK_SIZE as u32;
+    let may = |number| carry_out(&grant, read(at(number), block)).is_ok();
+    assert!(may(1) && !may(5) && !may(20));
+    let fresh = GrantRun { fresh: true, ..run(20, 3) };
+    grants.extend((1, &token), vec![run(5, 1), fresh], &AREA).unwrap();
+    assert!(may(1) && may(5) && may(22) && !may(6) && !may(23));
+    let zeros = vec![SharedBlock::from([0; BLOCK_SIZE])];
+    assert_eq!(carry_out(&grant, read(at(20), block)), Ok(StorageAnswer::Data { blocks: zeros }));
+    carry_out(&grant, write(at(21), 100, 9)).unwrap();
+    let Settled { written, lost, report } = grants.settle(1, &token).unwrap();
+    assert_eq!((written, lost, report.end), (true, false, at(21) + 100));
+    assert_eq!(report.runs, [siftfs_wire::FileRun { first: 21, len: 1 }]);
+    grants.revoke(1, &token).unwrap();
+    assert!(!may(1) && !may(5) && !may(20), "what was added ends with the rest");
+    let over = grants.extend((1, &token), vec![run(7, 1)], &AREA).unwrap_err();
+    assert_eq!(over.errno(), libc::ESTALE);
+    // Nobody has any of it: another file may.
+    grants.grant((2, 13), (true, vec![run(0, 30)]), &device, AREA).unwrap();
+}
+
+/// What may not be added changes nothing.
+#[test]
+fn r29_a_grant_does_not_grow_over_others() {
+    let ((tokens, grants), device) = (grants(), memory());
+    let token = grants.grant((1, 12), (true, vec![run(0, 2)]), &device, AREA).unwrap();
+    let other = grants.grant((2, 13), (true, vec![run(50, 2)]), &device, AREA).unwrap();
+    let grant = found(&tokens, &token);
+    let fresh = |block, len| GrantRun { fresh: true, ..run(block, len) };
+    for wrong in [
+        vec![run(4, 1), fresh(51, 1)],
+        vec![fresh(4, 1), run(49, 2)],
+        vec![fresh(4, 1), run(100, 1)],
+        vec![fresh(4, 2), run(5, 1)],
+        vec![run(4, 0)],
+        vec![fresh(4, 1), GrantRun { first: 4, ..fresh(6, 1) }],
+    ] {
+        assert!(grants.extend((1, &token), wrong.clone(), &AREA).is_err(), "{wrong:?}");
+        for block in [4, 5, 6, 50] {
+            assert!(carry_out(&grant, read(block * BLOCK_BYTES, 1)).is_err(), "{wrong:?}");
+        }
+        assert_eq!(grant.fresh.blocks(), 0, "{wrong:?}");
+    }
+    assert!(grants.extend((1, &other), vec![run(4, 1)], &AREA).is_err(), "another's token");
+    assert!(grants.extend((3, &token), vec![run(4, 1)], &AREA).is_err(), "another's lease");
+    grants.extend((1, &token), vec![fresh(4, 1)], &AREA).unwrap();
+}
+
+/// All that was ever added counts.
+#[test]
+fn a_grant_grows_to_its_bound() {
+    let tokens = Arc::new(Tokens::new(None, std::env::temp_dir()));
+    let grants = HostGrants::new(&tokens);
+    let area = 0..1 << 40;
+    let token = grants.grant((1, 12), (true, vec![run(0, 1)]), &memory(), area.clone()).unwrap();
+    let all = siftfs_wire::GRANT_ALL_RUNS as u64;
+    let runs = |from: u64, to: u64| (from..to).map(|at| run(2 * at, 1)).collect::<Vec<_>>();
+    for from in (1..all).step_by(GRANT_MAX_RUNS) {
+        let to = all.min(from + GRANT_MAX_RUNS as u64);
+        grants.extend((1, &token), runs(from, to), &area).unwrap();
+    }
+    assert!(grants.extend((1, &token), runs(all, all + 1), &area).is_err());
 }

@@ -6,9 +6,11 @@
 //! 2. *Granted.* The program may read and write them.
 //! 3. *Settling*, again and again. The target is asked to make durable what was written, and its
 //!    answer is noted; then they are granted as before.
-//! 4. *Ending.* The target is told, and answers when nothing runs any more.
+//! 4. *Extending*, again and again. More blocks were chosen, and the target is told; then they are
+//!    granted as the others.
+//! 5. *Ending.* The target is told, and answers when nothing runs any more.
 //!
-//! In 1, 3 and 4 one thread asks the target, without the state lock; other threads that want the
+//! In 1, 3, 4 and 5 one thread asks the target, without the state lock; other threads that want the
 //! file wait for it.
 
 use crate::direct_plane::Written;
@@ -27,6 +29,7 @@ enum Phase {
     Asked,
     Granted,
     Settling,
+    Extending,
     Ending,
 }
 
@@ -38,6 +41,15 @@ struct Direct {
     blocks: RangeSet<Blocks>,
     /// Those of them that were granted as fresh ones.
     fresh: RangeSet<Blocks>,
+}
+
+/// Blocks of a file that are to be granted.
+#[derive(Debug, Default)]
+pub struct Offered {
+    /// All of them.
+    pub blocks: RangeSet<Blocks>,
+    /// Those that were never written.
+    pub fresh: RangeSet<Blocks>,
 }
 
 /// What the end of a grant, or its settling, has to wait for.
@@ -101,10 +113,62 @@ impl Directs {
     ///
     /// # Panics
     /// If nobody has asked.
-    pub fn offer(&mut self, ino: InodeNr, blocks: RangeSet<Blocks>, fresh: RangeSet<Blocks>) {
+    pub fn offer(&mut self, ino: InodeNr, offered: Offered) {
         let direct = self.of_file.get_mut(&ino).filter(|direct| direct.phase == Phase::Asked);
         let direct = direct.expect("one who asked is offered something");
-        (direct.blocks, direct.fresh) = (blocks, fresh);
+        (direct.blocks, direct.fresh) = (offered.blocks, offered.fresh);
+    }
+
+    /// May more be granted by this lease now, beside what is granted of the file?
+    ///
+    /// # Errors
+    /// `ESTALE` if nothing is granted by it, or the lease is ending.
+    pub fn may_extend(&self, ino: InodeNr, lease: LeaseId) -> Result<bool> {
+        let direct = self.of_file.get(&ino).filter(|direct| direct.lease == lease);
+        let lasts = direct.filter(|direct| !matches!(direct.phase, Phase::Asked | Phase::Ending));
+        match lasts.filter(|_| !self.closing.contains(&ino)) {
+            Some(direct) => Ok(direct.phase == Phase::Granted),
+            None => Err(errno(libc::ESTALE)),
+        }
+    }
+
+    /// The blocks that are granted of a file, or about to be.
+    pub fn blocks(&self, ino: InodeNr) -> Option<&RangeSet<Blocks>> {
+        self.of_file.get(&ino).map(|direct| &direct.blocks)
+    }
+
+    /// How many blocks are granted as fresh ones.
+    pub fn fresh_blocks(&self, ino: InodeNr) -> u64 {
+        self.of_file.get(&ino).map_or(0, |direct| direct.fresh.total())
+    }
+
+    /// These blocks are chosen as well. From here on they are the program's.
+    ///
+    /// # Panics
+    /// If nothing is granted, or the target is asked about it, or some are granted already.
+    pub fn offer_more(&mut self, ino: InodeNr, more: &Offered) {
+        let direct = self.of_file.get_mut(&ino).filter(|direct| direct.phase == Phase::Granted);
+        let direct = direct.expect("what is granted grows");
+        for (first, end) in more.blocks.iter() {
+            assert!(!direct.blocks.overlaps(first, end), "a block is granted once");
+            direct.blocks.insert(first, end);
+        }
+        more.fresh.iter().for_each(|(first, end)| direct.fresh.insert(first, end));
+        direct.phase = Phase::Extending;
+    }
+
+    /// The target has granted what was offered besides, or has not: then it is nobody's again.
+    ///
+    /// # Panics
+    /// If nothing was offered.
+    pub fn extended(&mut self, ino: InodeNr, more: &Offered, granted: bool) {
+        let direct = self.of_file.get_mut(&ino).filter(|direct| direct.phase == Phase::Extending);
+        let direct = direct.expect("one who was offered more is answered");
+        direct.phase = Phase::Granted;
+        if !granted {
+            more.blocks.iter().for_each(|(first, end)| direct.blocks.remove(first, end));
+            more.fresh.iter().for_each(|(first, end)| direct.fresh.remove(first, end));
+        }
     }
 
     /// The target has granted what was offered.
@@ -168,8 +232,8 @@ impl Directs {
                 direct.phase = Phase::Settling;
                 End::Revoke(direct.lease)
             }
-            Some(Direct { phase: Phase::Settling | Phase::Ending, .. }) => End::Wait,
-            Some(_) | None => End::Nothing,
+            Some(Direct { phase: Phase::Asked, .. }) | None => End::Nothing,
+            Some(_) => End::Wait,
         }
     }
 
@@ -189,7 +253,8 @@ impl Directs {
 
     /// Is somebody about to be granted something of the file?
     pub fn is_asked(&self, ino: InodeNr) -> bool {
-        self.of_file.get(&ino).is_some_and(|direct| direct.phase == Phase::Asked)
+        let asked = |direct: &Direct| matches!(direct.phase, Phase::Asked | Phase::Extending);
+        self.of_file.get(&ino).is_some_and(asked)
     }
 
     /// The files of which something is granted.

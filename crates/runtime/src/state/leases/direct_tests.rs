@@ -9,6 +9,10 @@ fn blocks(ranges: &[(u64, u64)]) -> RangeSet<Blocks> {
     set
 }
 
+fn offered(all: &[(u64, u64)], fresh: &[(u64, u64)]) -> Offered {
+    Offered { blocks: blocks(all), fresh: blocks(fresh) }
+}
+
 fn stops(step: Step<()>) -> bool {
     match step {
         Ok(()) => false,
@@ -20,7 +24,7 @@ fn stops(step: Step<()>) -> bool {
 fn granted() -> Directs {
     let mut directs = Directs::default();
     directs.ask(INO, LEASE).unwrap();
-    directs.offer(INO, blocks(&[(2, 4), (8, 9)]), blocks(&[(3, 4), (8, 9)]));
+    directs.offer(INO, offered(&[(2, 4), (8, 9)], &[(3, 4), (8, 9)]));
     directs.granted(INO);
     directs
 }
@@ -34,7 +38,7 @@ fn a_grant_begins_and_ends() {
     assert_eq!(directs.ask(INO, LEASE).unwrap_err().errno(), libc::EAGAIN);
     assert!(stops(directs.touch(INO)) && !stops(directs.touch_blocks(INO, 0, 100)));
     assert_eq!(directs.end(INO), End::Wait);
-    directs.offer(INO, blocks(&[(2, 4)]), blocks(&[]));
+    directs.offer(INO, offered(&[(2, 4)], &[]));
     // From the choice on, and not only from the grant: the target may have granted it already.
     assert!(stops(directs.touch_blocks(INO, 3, 4)));
     assert_eq!((directs.settle(INO), directs.is_asked(INO)), (End::Nothing, true));
@@ -104,7 +108,7 @@ fn a_settling_ends_before_its_grant() {
     assert_eq!(directs.settle(INO), End::Nothing);
     directs.ask(INO, LEASE).unwrap();
     assert_eq!(directs.settle(INO), End::Nothing, "nothing is granted yet");
-    directs.offer(INO, blocks(&[(2, 4)]), blocks(&[]));
+    directs.offer(INO, offered(&[(2, 4)], &[]));
     directs.granted(INO);
     assert_eq!(directs.settle(INO), End::Revoke(LEASE));
     assert_eq!((directs.settle(INO), directs.end(INO)), (End::Wait, End::Wait));
@@ -138,4 +142,42 @@ fn r30_the_target_tells_of_nothing_else() {
     assert!(directs.has_fresh(INO, 3) && !directs.has_fresh(INO, 2));
     directs.forget(INO);
     assert!(directs.check_fresh(INO, &told(&[(3, 4)], 0)).is_err());
+}
+
+/// While the target is asked for more, the file's other users wait, also for what is not granted
+/// yet; so does a settling.
+#[test]
+fn a_grant_grows() {
+    let mut directs = granted();
+    let more = offered(&[(5, 7)], &[(6, 7)]);
+    assert_eq!(directs.may_extend(INO, LeaseId(8)).unwrap_err().errno(), libc::ESTALE);
+    assert!(directs.may_extend(INO, LEASE).unwrap());
+    directs.offer_more(INO, &more);
+    assert!(!directs.may_extend(INO, LEASE).unwrap() && directs.is_asked(INO));
+    assert!(stops(directs.touch_blocks(INO, 5, 6)) && directs.has_fresh(INO, 6));
+    assert_eq!((directs.end(INO), directs.settle(INO)), (End::Wait, End::Wait));
+    directs.extended(INO, &more, true);
+    assert!(!directs.is_asked(INO) && stops(directs.touch_blocks(INO, 5, 6)));
+    assert_eq!(directs.fresh_blocks(INO), 3);
+    assert_eq!(directs.end(INO), End::Revoke(LEASE));
+    assert_eq!(directs.may_extend(INO, LEASE).unwrap_err().errno(), libc::ESTALE);
+    assert_eq!(directs.forget(INO), blocks(&[(2, 4), (5, 7), (8, 9)]));
+}
+
+#[test]
+fn what_the_target_does_not_add_is_nobodys() {
+    let mut directs = granted();
+    let more = offered(&[(5, 7)], &[(6, 7)]);
+    directs.offer_more(INO, &more);
+    directs.extended(INO, &more, false);
+    assert!(!stops(directs.touch_blocks(INO, 5, 7)) && !directs.has_fresh(INO, 6));
+    assert!(stops(directs.touch_blocks(INO, 3, 4)));
+    directs.lease_ends(INO);
+    assert_eq!(directs.may_extend(INO, LEASE).unwrap_err().errno(), libc::ESTALE);
+}
+
+#[test]
+#[should_panic(expected = "granted once")]
+fn a_block_is_granted_once() {
+    granted().offer_more(INO, &offered(&[(4, 6), (8, 9)], &[]));
 }

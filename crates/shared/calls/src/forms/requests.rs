@@ -67,6 +67,7 @@ variants!(FileProtocol: Request {
     59 => HoldMany { inodes },
     60 => LeaseDirect { lease, file, room },
     61 => ReadDirect { file },
+    62 => LeaseExtend { lease, file, first, end },
 } tuple {
     44 => Compound(it),
 });
@@ -100,6 +101,7 @@ variants!(FileProtocol: Reply {
     25 => Status(it),
     26 => Gone(it),
     27 => Direct(it),
+    28 => Extended(it),
 });
 
 variants!(FileProtocol: WriteData {} tuple {

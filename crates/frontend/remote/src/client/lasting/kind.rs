@@ -61,7 +61,8 @@ impl Kind {
             | R::LeaseLocate { .. }
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. }
-            | R::LeaseDirect { .. } => Self::Bound,
+            | R::LeaseDirect { .. }
+            | R::LeaseExtend { .. } => Self::Bound,
             _ => Self::Reads,
         }
     }

@@ -88,6 +88,7 @@ pub(super) fn of(req: &mut Request) -> Concern<'_> {
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
         | R::LeaseDirect { .. }
+        | R::LeaseExtend { .. }
         | R::ReadDirect { .. }
         | R::StatFs => Concern::NumbersAlone,
     }

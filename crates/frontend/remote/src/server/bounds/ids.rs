@@ -115,6 +115,7 @@ impl Owners {
             | Reply::Section(_)
             | Reply::Leased { .. }
             | Reply::Direct(_)
+            | Reply::Extended(_)
             | Reply::Gone(_)
             | Reply::Lock(_)
             | Reply::Compounded(_)

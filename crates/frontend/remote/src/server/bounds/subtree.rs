@@ -105,6 +105,7 @@ impl Part {
             | Reply::Section(_)
             | Reply::Leased { .. }
             | Reply::Direct(_)
+            | Reply::Extended(_)
             | Reply::Lock(_)
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)
