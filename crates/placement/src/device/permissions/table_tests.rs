@@ -2,7 +2,7 @@
 
 use super::super::leaf::Content;
 use super::*;
-use siftfs_base::Rng;
+use siftfs_base::{RangeSet, Rng};
 use std::collections::BTreeSet;
 
 /// Not a whole number of leaves.
