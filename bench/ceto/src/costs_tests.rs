@@ -1,6 +1,6 @@
 use super::*;
 
-/// Each policy decides for as many calls as there are, with numbers for all of them or for none.
+/// Each policy decides for all calls, which have numbers under every policy but one.
 #[test]
 fn decisions_are_made_and_timed() {
     for order in [RequestOrder::Merging, RequestOrder::Basic, RequestOrder::Unordered] {

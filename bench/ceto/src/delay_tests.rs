@@ -56,12 +56,3 @@ fn an_end_comes_behind_what_was_sent() {
     drop(caller);
     assert!(server.receiver.recv(None).is_err(), "a peer that has died");
 }
-
-/// Without a delay the connection is the one that it was.
-#[test]
-fn no_delay_is_none() {
-    let (caller, server) = in_process::<BlockProtocol>(TransportOptions::default());
-    let mut server = delayed(server, Duration::ZERO);
-    caller.sender.send(message(1)).unwrap();
-    assert!(matches!(server.receiver.recv(Some(Duration::ZERO)).unwrap(), Received::Message(_)));
-}

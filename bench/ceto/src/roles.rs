@@ -209,7 +209,7 @@ pub fn host(args: &HostArgs) -> Result<()> {
     let server = HostServer::new(volume.served(NAME));
     let said_so = json!({"programs": programs.address().to_string()});
     let (serving, other, delay) = (server.clone(), server.clone(), common.net_delay);
-    // Nobody comes by this one: serving it is what keeps clients' calls.
+    // No client comes by this listener. Serving it starts the thread that keeps clients' calls.
     let serves = thread::spawn(move || serving.serve(&own));
     let accept = move || programs.accept(Some(POLL)).ok().flatten();
     let door = Door::open(accept, move |end| other.attend(delayed(end, delay)));
@@ -221,8 +221,8 @@ pub fn host(args: &HostArgs) -> Result<()> {
     volume.close().map_err(said)
 }
 
-/// Says where it listens, and answers each line with the processor time that was used, until there
-/// is none.
+/// Says where it listens. Then each line of the input is answered with the processor time that was
+/// used, until the input ends.
 fn tend(listening: &serde_json::Value) -> Result<()> {
     let broken = |e: io::Error| Failed(format!("its output: {e}"));
     let mut out = io::stdout().lock();

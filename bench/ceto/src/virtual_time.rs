@@ -34,7 +34,7 @@ pub struct Costs {
 enum Event {
     /// A thread begins a call.
     Calls(usize),
-    /// It has the spin lock for the last time, and sends.
+    /// It has decided under the spin lock, and sends.
     Decides(usize),
     /// A request is at the target.
     Arrives(Asked),
@@ -58,11 +58,12 @@ struct Run {
     rng: Rng,
     sequence: Sequence,
     queue: Queue<Asked>,
-    /// When the spin lock is free, the storage, and each worker.
+    /// When the spin lock is free, when the storage is, and when each worker is.
     spin: u64,
     storage: u64,
     workers: Vec<u64>,
-    /// Who has the program's lock of the file, and who waits for it, under `Locked`.
+    /// Whether a thread has the program's lock of the file, and which threads wait for it, under
+    /// `Locked`.
     locked: bool,
     waiting: VecDeque<usize>,
     /// Numbers without an answer.
