@@ -132,7 +132,7 @@ bench-integrations:
 bench:
 	scripts/install-deps.sh bench
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench -p siftfs-remote-bench
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-ceto-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench -p siftfs-remote-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, logs that

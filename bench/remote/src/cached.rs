@@ -3,11 +3,11 @@
 
 use crate::Plan;
 use crate::stage::{Stage, Way, unmount};
-use crate::table::{Compared, Row, Side, Target, show};
 use siftfs_base::Rng;
 use siftfs_rig::figure::Output;
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Result, failed};
+use siftfs_rig::table::{Compared, Row, Side, Target, show};
 use siftfs_rig::volume::Volume;
 use std::fs::{self, File};
 use std::hint::black_box;

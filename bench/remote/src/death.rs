@@ -4,11 +4,11 @@
 
 use crate::Plan;
 use crate::stage::{Served, Stage, Way};
-use crate::table::{Compared, Row, Side, Target, show};
 use siftfs::{Claim, Volume as Connected};
 use siftfs_rig::figure::Output;
 use siftfs_rig::fresh::fresh;
 use siftfs_rig::place::{Failed, Result, failed};
+use siftfs_rig::table::{Compared, Row, Side, Target, show};
 use siftfs_rig::volume::Volume;
 use std::fs::{self, File};
 use std::io;
@@ -193,6 +193,7 @@ fn rows(times: Times) -> Vec<Row> {
         what: what.into(),
         rounds: rounds.iter().map(|ms| ms / 1000.0).collect(),
         target,
+        paper: None,
     };
     let waited = plain("the mount's seconds after recovery", &times.waited, target(GRACE / 1000.0));
     let stranger =

@@ -3,7 +3,6 @@
 
 use crate::Plan;
 use crate::stage::Stage;
-use crate::table::{Compared, Row, Side, Target, show};
 use rustix::fs::OFlags;
 use siftfs::{Direct, DirectFile, File, Volume};
 use siftfs_base::Rng;
@@ -11,6 +10,7 @@ use siftfs_rig::device::Device;
 use siftfs_rig::figure::{Output, Spread};
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Failed, Result, failed};
+use siftfs_rig::table::{Compared, Row, Side, Target, show};
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;

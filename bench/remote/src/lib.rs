@@ -2,7 +2,8 @@
 //! or in the mount's own process: `siftfs bench remote-...` runs it.
 //!
 //! One file has one figure. A figure is a function of [`Plan`] that answers an [`Output`]; it works
-//! on servers and mounts of a [`stage`], and what it finds becomes the rows of a [`table`].
+//! on servers and mounts of a [`stage`], and what it finds becomes the rows of a table
+//! ([`siftfs_rig::table`]).
 
 mod beside;
 pub mod cached;
@@ -13,7 +14,6 @@ pub mod programs;
 mod sleeps;
 mod stage;
 pub mod sync;
-mod table;
 pub mod two;
 
 pub use beside::Beside;

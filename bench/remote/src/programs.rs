@@ -2,12 +2,12 @@
 //! repository, SQLite commits with a write-ahead log.
 
 use crate::stage::{Served, Stage, Way, calls, unmount};
-use crate::table::{Compared, Row, Side, Target, show};
 use crate::{Beside, Plan};
 use siftfs_rig::figure::{Output, Spread};
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Place, Result, failed};
 use siftfs_rig::program::run_whole;
+use siftfs_rig::table::{Compared, Row, Side, Target, show};
 use siftfs_rig::volume::Volume;
 use std::fs::{self, File};
 use std::io;

@@ -2,13 +2,13 @@
 //! that has the volume itself; and over TCP on loopback with keys, to without.
 
 use crate::stage::{Served, Stage, Way};
-use crate::table::{Compared, Row, Side, Target, show};
 use crate::{Plan, sleeps};
 use siftfs::{Claim, File, Rights, TransportOptions, Volume};
 use siftfs_base::Rng;
 use siftfs_rig::figure::{Output, Spread};
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Failed, Result};
+use siftfs_rig::table::{Compared, Row, Side, Target, show};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -2,11 +2,11 @@
 
 use crate::Plan;
 use crate::stage::{Served, Stage, Way, unmount};
-use crate::table::{Compared, Row, Side, Target, show};
 use siftfs_base::Rng;
 use siftfs_rig::figure::Output;
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Failed, Result, failed};
+use siftfs_rig::table::{Compared, Row, Side, Target, show};
 use siftfs_rig::volume::Volume;
 use std::fs::{self, File, OpenOptions};
 use std::io;

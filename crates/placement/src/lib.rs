@@ -9,6 +9,7 @@ mod volume;
 
 pub use device::calls::DeviceEnd;
 pub use device::permissions;
+pub use device::programs::queue;
 pub use device::replay::Replay;
 pub use device::server::{Listener, OpenMedia, Server, ServerOptions};
 pub use device::storage::OpenStorage;

@@ -15,5 +15,6 @@ pub mod program;
 pub mod proxy;
 pub mod rings;
 pub mod status;
+pub mod table;
 pub mod varmail;
 pub mod volume;

@@ -225,7 +225,11 @@ impl DirectFile {
         let (mut bytes, mut granted) = (Vec::new(), granted.into_iter());
         for piece in &pieces {
             match piece.area {
-                Some(_) => bytes.extend(granted.next().into_iter().flat_map(|(_, part)| part)),
+                // Most reads are one piece.
+                Some(_) if bytes.is_empty() => bytes = granted.next().map_or(bytes, |(_, b)| b),
+                Some(_) => {
+                    granted.next().iter().for_each(|(_, part)| bytes.extend_from_slice(part))
+                }
                 None => {
                     self.opened.goes_beside(piece.file.start / BLOCK_BYTES);
                     let before = bytes.len();

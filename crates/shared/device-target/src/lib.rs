@@ -22,5 +22,7 @@ mod unflushed;
 pub use device::TargetDevice;
 pub use grants::{Granted, Settled};
 pub use place::TargetPlace;
-pub use queues::{Covered, Failed, Kept, Kind, Lines, Next, Queue, RequestOrder, Turn};
+pub use queues::{
+    Covered, Failed, Kept, Kind, Lines, Next, Queue, RequestOrder, Sequence, Taken, Turn,
+};
 pub use target::{Keeper, Opened, Target};

@@ -95,8 +95,8 @@ pub enum Command {
     /// Run a program whose small writes and calls of fsync need no conversation with the daemon of
     /// a mount with private_logs=on
     Accel(Accel),
-    /// Run one of the benches that are built beside this program, such as coinpurse-fig5; without a
-    /// name, say which there are
+    /// Run one of the benches that are built beside this program, such as coinpurse-fig5 or
+    /// ceto-open; without a name, say which there are
     Bench(Bench),
     /// Write man pages and shell completions
     #[command(hide = true)]

@@ -298,13 +298,20 @@ impl Server {
         self.clients.ended()
     }
 
+    /// Serves one connection in the calling thread, until its session is over. The connection may
+    /// have come by another door than a listener that is served ([`Server::serve`]), which goes on
+    /// beside it.
+    pub fn attend(self: &Arc<Self>, end: ServerEnd<FileProtocol>) {
+        session::run(self, end);
+    }
+
     fn begin(self: &Arc<Self>, end: ServerEnd<FileProtocol>, sessions: &mut Vec<JoinHandle<()>>) {
         if sessions.len() >= CONNECTIONS {
             let why = format!("{}: too many connections, at most {CONNECTIONS}", end.peer);
             return self.turned_away(&Error::Refused(why));
         }
         let server = self.clone();
-        let session = move || session::run(&server, end);
+        let session = move || server.attend(end);
         match Builder::new().name("siftfs-session".into()).spawn(session) {
             Ok(session) => sessions.push(session),
             Err(error) => tracing::error!(%error, "no thread for a connection"),

@@ -7,7 +7,7 @@ mod door_tests;
 mod fresh;
 mod grant;
 mod grants;
-mod queue;
+pub mod queue;
 mod table;
 
 pub(crate) use attached::Attached;

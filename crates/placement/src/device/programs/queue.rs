@@ -14,13 +14,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A request that waits for its turn.
-pub(super) trait Waits {
+pub trait Waits {
     /// Where it belongs.
     fn place(&self) -> Place;
 }
 
 /// The requests of a grant, in their order. `T` is what waits for its turn.
-pub(super) struct Queue<T> {
+pub struct Queue<T> {
     order: Mutex<Order<T>>,
     /// No request runs.
     drained: Condvar,
@@ -49,7 +49,7 @@ struct Order<T> {
 }
 
 /// What becomes of a request that comes.
-pub(super) enum Turn<T> {
+pub enum Turn<T> {
     /// It begins now, and its end is to be told.
     Begins(T),
     /// It waits.
@@ -57,6 +57,12 @@ pub(super) enum Turn<T> {
         /// None did before.
         first: bool,
     },
+}
+
+impl<T: Waits> Default for Queue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T: Waits> Queue<T> {

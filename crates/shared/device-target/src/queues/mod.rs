@@ -8,5 +8,5 @@ mod writes;
 
 pub use lines::Lines;
 pub use queue::{Covered, Queue, Turn};
-pub use sequence::{Kind, RequestOrder};
+pub use sequence::{Kind, RequestOrder, Sequence, Taken};
 pub use writes::{Failed, Kept, Next};

@@ -34,8 +34,8 @@ pub enum Kind {
     Write,
 }
 
-/// The requests of one life of a queue.
-pub(super) struct Sequence {
+/// The requests of one life of a queue: which group each call joins, and its numbers.
+pub struct Sequence {
     order: RequestOrder,
     state: Mutex<State>,
     /// Numbers have become free, or there will be none.
@@ -79,6 +79,9 @@ impl Sequence {
     ///
     /// # Errors
     /// The life has ended.
+    ///
+    /// # Panics
+    /// If one call has more requests than a window has numbers.
     pub fn take(
         &self,
         kind: Kind,
@@ -147,7 +150,7 @@ impl Sequence {
 
 /// The places of one call's requests.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub struct Taken {
     first: u64,
     numbers: Range<u64>,
 }

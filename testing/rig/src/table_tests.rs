@@ -9,6 +9,7 @@ fn ratios_are_of_rounds() {
     assert_eq!(judged(Target::AtMost(1.4)).met(), Some(false));
     assert_eq!(judged(Target::AtLeast(1.5)).met(), Some(true));
     assert_eq!(judged(Target::AtLeast(1.6)).met(), Some(false));
+    assert_eq!(judged(Target::AtLeast(1.6)).beside("1.7").paper, Some("1.7"));
     let sides = vec![Side::new("of", of.into()), Side::new("to", to.into())];
     let compared = vec![judged(Target::AtMost(1.4))];
     let shown = show(&[Row { name: "what".into(), unit: "us", sides, compared }], "below");

@@ -1,7 +1,7 @@
 //! Rows of a figure: what each side took or did in each round, and ratios of sides.
 
+use crate::figure::{Output, Spread};
 use serde_json::{Value, json};
-use siftfs_rig::figure::{Output, Spread};
 use std::fmt::Write;
 
 /// What a ratio is to be.
@@ -47,6 +47,8 @@ pub struct Compared {
     pub rounds: Vec<f64>,
     /// What its median is to be.
     pub target: Option<Target>,
+    /// What a paper says of the same, in its own words.
+    pub paper: Option<&'static str>,
 }
 
 /// A row.
@@ -72,7 +74,13 @@ impl Compared {
     /// The rounds' ratios.
     pub fn ratio(what: &str, of: &[f64], to: &[f64], target: Option<Target>) -> Self {
         let rounds = of.iter().zip(to).map(|(of, to)| of / to).collect();
-        Self { what: what.into(), rounds, target }
+        Self { what: what.into(), rounds, target, paper: None }
+    }
+
+    /// The same beside what a paper says.
+    #[must_use]
+    pub fn beside(self, paper: &'static str) -> Self {
+        Self { paper: Some(paper), ..self }
     }
 
     fn spread(&self) -> Spread {
@@ -99,6 +107,9 @@ impl Row {
                 let word = if met { "met" } else { "missed" };
                 let _ = write!(text, "; target {}: {word}", target.words());
             }
+            if let Some(paper) = one.paper {
+                let _ = write!(text, "; the paper: {paper}");
+            }
             let _ = writeln!(text);
         }
     }
@@ -114,6 +125,7 @@ impl Row {
                 "ratio": one.spread().json(),
                 "target": one.target.map(Target::words),
                 "met": one.met(),
+                "paper": one.paper,
             })
         };
         json!({
