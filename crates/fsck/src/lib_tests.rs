@@ -74,6 +74,7 @@ impl Fixture {
             journal_len: RING,
             header_offsets: [AREA, SIZE - HEADER_LEN],
             lanes: vec![lane],
+            redo: None,
         };
         let dirty = state != HostState::Clean;
         let host = HostRecord {

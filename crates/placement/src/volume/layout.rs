@@ -165,6 +165,7 @@ impl Layout {
             journal_len: self.journal,
             header_offsets: [self.base, self.total - HEADER_LEN],
             lanes: (0..self.lanes).map(lane).chain(record_area).collect(),
+            redo: None,
         }
     }
 }
