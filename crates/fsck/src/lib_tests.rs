@@ -9,6 +9,9 @@ mod record_areas;
 #[path = "digest_tests.rs"]
 mod digests;
 
+#[path = "redo_tests.rs"]
+mod redo_lanes;
+
 #[path = "header_tests.rs"]
 mod headers;
 

@@ -8,6 +8,7 @@ use crate::device::calls::{self, Answers, Carried, Line, Taken};
 use crate::device::programs::{HostGrants, Report, Settled, Tokens};
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
+use siftfs_service::replay_redo;
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
 use siftfs_wire::{
     Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
@@ -39,6 +40,8 @@ struct Rights {
     roles: Vec<(u8, Role)>,
     /// Of each device, what one role alone may write; empty with both roles or none.
     ranges: Vec<Vec<Range<u64>>>,
+    /// The redo lane, and its device: this process writes it, and no host (rule R34).
+    redo: Option<(u8, Range<u64>)>,
 }
 
 impl StorageSession {
@@ -68,7 +71,11 @@ impl StorageSession {
         let rights = RwLock::new(Rights { roles, ..Rights::default() });
         let answer = StorageAnswer::Opened { log, record_area, devices: listed };
         let grants = HostGrants::new(tokens);
-        Ok((Self { devices, media, access, rights, grants }, answer))
+        let session = Self { devices, media, access, rights, grants };
+        if access == Access::Alone {
+            session.bring_home()?;
+        }
+        Ok((session, answer))
     }
 }
 
@@ -132,7 +139,7 @@ impl StorageSession {
 
     /// Blocks of the area for a program. The host's role is held meanwhile.
     fn grant(&self, named: (u64, u64), write: bool, runs: Vec<GrantRun>) -> Result<Token> {
-        let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
+        let rights = self.rights();
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
         }
@@ -172,9 +179,13 @@ impl StorageSession {
         written
     }
 
+    fn rights(&self) -> RwLockReadGuard<'_, Rights> {
+        self.rights.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The right to write these bytes, as long as it is held.
     fn may_write(&self, device: u8, offset: u64, len: u64) -> Result<RwLockReadGuard<'_, Rights>> {
-        let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
+        let rights = self.rights();
         if rights.allow(device, offset, len) {
             return Ok(rights);
         }
@@ -189,11 +200,35 @@ impl StorageSession {
         )))
     }
 
+    /// The host's role is here: what the redo lane has goes to its blocks before the host hears of
+    /// that (rule R33). A volume whose header cannot be read has no lane that anybody could use.
+    fn bring_home(&self) -> Result<()> {
+        let Ok(view) = self.media.read() else { return Ok(()) };
+        let Some(redo) = view.header.redo else { return Ok(()) };
+        let device = u8::from(self.media.log.is_some());
+        let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
+        rights.redo = Some((device, redo.offset..redo.offset + redo.len));
+        // A process that died may have left something in a volatile cache that can be read.
+        self.media.flush()?;
+        let transactions = replay_redo(&self.media, &view)?;
+        if transactions > 0 {
+            tracing::info!(transactions, "the redo lane was replayed");
+        }
+        Ok(())
+    }
+
     fn claim(&self, device: u8, role: Role, patience: Duration) -> Result<()> {
         if self.access == Access::ReadOnly {
             return Err(Error::Refused("the storage was opened to be read".into()));
         }
         self.device(device)?.claim(role, patience.min(MOST_PATIENCE))?;
+        let had = self.rights().held(device).any(|held| held == role);
+        if (device, role, had) == (0, Role::Host, false)
+            && let Err(error) = self.bring_home()
+        {
+            drop(self.device(device)?.unclaim(role));
+            return Err(error);
+        }
         let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
         if !rights.roles.contains(&(device, role)) {
             rights.roles.push((device, role));
@@ -264,6 +299,12 @@ impl Rights {
     }
 
     fn allow(&self, device: u8, offset: u64, len: u64) -> bool {
+        if let Some((at, redo)) = &self.redo {
+            let meets = offset < redo.end && redo.start < offset.saturating_add(len);
+            if *at == device && meets {
+                return false;
+            }
+        }
         match self.held(device).count() {
             0 => false,
             1 => {

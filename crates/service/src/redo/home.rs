@@ -17,7 +17,7 @@ pub struct RedoParts {
     area: Arc<dyn Device>,
     area_offset: u64,
     area_len: u64,
-    /// The volume is in no use.
+    /// Nobody has the volume in use, so others may have written its file system.
     clean: bool,
 }
 
@@ -30,7 +30,8 @@ impl RedoParts {
             Some(_) => (0, media.area.size() / BLOCK_BYTES * BLOCK_BYTES),
             None => (view.header.area_offset, view.header.area_len),
         };
-        let clean = view.host.state == HostState::Clean;
+        let unmarked = view.area.is_some_and(|a| a.checksum_ok && !a.marker);
+        let clean = view.host.state == HostState::Clean || unmarked;
         Some(Self { medium, area: media.area.clone(), area_offset, area_len, clean })
     }
 
@@ -102,7 +103,8 @@ impl RedoParts {
             return Ok((slot, 0));
         }
         if self.clean {
-            let what = format!("{} transactions, and the log is clean", end.transactions);
+            let n = end.transactions;
+            let what = format!("{n} transactions, and the file system is not marked as in use");
             return Err(corrupt("redo lane", what));
         }
         self.write_committed(&slot, end)?;

@@ -131,6 +131,39 @@ fn commits_that_come_together_share_a_flush() {
     assert_eq!(replay(&left), Ok(8));
 }
 
+/// A batch that lies before and behind the end of the ring is two writes and one flush.
+#[test]
+fn a_batch_over_the_end_of_the_ring_is_durable() {
+    let device = formatted();
+    let lane = open(&device);
+    for _ in 0..125 {
+        atomic(&lane, &[(0, &[1; 5000])]).unwrap();
+    }
+    lane.checkpoint().unwrap();
+    let gate = Gate::new();
+    device.inject(Fault::hold(OpClass::Write, &gate).once());
+    let before = device.stats();
+    thread::scope(|scope| {
+        for id in 0..8u64 {
+            let lane = &lane;
+            lane.append(id, 0, id * 8192, &[id as u8 + 1; 5000]).unwrap();
+            scope.spawn(move || lane.commit(id, 0).unwrap());
+        }
+        assert!(gate.wait_arrived(1, LONG));
+        while lane.waiting() < 7 {
+            thread::yield_now();
+        }
+        gate.open();
+    });
+    let now = device.stats();
+    assert_eq!((now.writes - before.writes, now.flushes - before.flushes), (3, 1));
+    let left = after(device.durable());
+    assert_eq!(replay(&left), Ok(8));
+    for id in 0..8 {
+        assert_eq!(area(&left)[id * 8192..][..5000], vec![id as u8 + 1; 5000][..]);
+    }
+}
+
 /// Rule R33: a plain write of a block that the lane has something of comes behind its checkpoint.
 #[test]
 fn r33_a_plain_write_waits_for_the_checkpoint_and_the_tail() {
