@@ -4,11 +4,12 @@
 //! connection has ended and the calls that had begun have, and not before (rule R9). It writes only
 //! what the roles that it has may write.
 
-use crate::device::calls::{self, Answers, Carried, Line, Taken};
+use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
 use crate::device::programs::{HostGrants, Report, Settled, Tokens};
+use crate::volume::files::nonce;
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
-use siftfs_service::replay_redo;
+use siftfs_service::{RedoLane, RedoParts, replay_redo};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
 use siftfs_wire::{
     Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
@@ -16,7 +17,7 @@ use siftfs_wire::{
 };
 use std::convert::Infallible;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Opens the volume's devices for a host that has no other way to them.
@@ -32,6 +33,8 @@ pub(crate) struct StorageSession {
     access: Access,
     rights: RwLock<Rights>,
     grants: HostGrants,
+    /// Opened with the first grant to write, and as long as the host has its role.
+    redo: Mutex<Option<Arc<RedoLane>>>,
 }
 
 /// What the session may write now.
@@ -71,7 +74,7 @@ impl StorageSession {
         let rights = RwLock::new(Rights { roles, ..Rights::default() });
         let answer = StorageAnswer::Opened { log, record_area, devices: listed };
         let grants = HostGrants::new(tokens);
-        let session = Self { devices, media, access, rights, grants };
+        let session = Self { devices, media, access, rights, grants, redo: Mutex::default() };
         if access == Access::Alone {
             session.bring_home()?;
         }
@@ -132,6 +135,9 @@ impl StorageSession {
                 let token = self.grant((lease, file), write, runs)?;
                 Ok(StorageAnswer::Granted { token, programs: self.grants.programs() })
             }
+            StorageCall::AtomicWrite { .. } | StorageCall::AtomicAbort { .. } => {
+                Err(Error::Refused("a call that is a program's".into()))
+            }
             StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
             StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),
         }
@@ -143,8 +149,23 @@ impl StorageSession {
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
         }
+        if let (true, Some(_)) = (write, &rights.redo) {
+            self.grants.set_redo(Some(self.redo_lane()?));
+        }
         let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
         self.grants.grant(named, (write, runs), area, self.area()?)
+    }
+
+    /// The volume's redo lane, by a key of its own since the host has its role.
+    fn redo_lane(&self) -> Result<Arc<RedoLane>> {
+        let mut redo = lock(&self.redo);
+        if let Some(lane) = &*redo {
+            return Ok(lane.clone());
+        }
+        let parts = RedoParts::of(&self.media, &self.media.read()?);
+        let parts = parts.ok_or_else(|| Error::Refused("the volume has no redo lane".into()))?;
+        let (lane, _) = RedoLane::open(parts, nonce()?)?;
+        Ok(redo.insert(lane.into()).clone())
     }
 
     /// Where the area lies on its device.
@@ -240,6 +261,8 @@ impl StorageSession {
     fn unclaim(&self, device: u8, role: Role) -> Result<()> {
         if (device, role) == (0, Role::Host) {
             self.grants.revoke_all();
+            self.grants.set_redo(None);
+            *lock(&self.redo) = None;
         }
         // Every write that had begun has ended when this lock is had.
         let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,14 +1,17 @@
 //! The redo lane at a target: no host writes it, and what it has comes home before a host is
 //! answered.
 
+use super::direct::{Lane, bytes_of, give_back, home, lane, open, program, user};
 use super::machine::{Machine, Way};
-use super::{area, host, opened, volume_with};
-use siftfs_base::Error;
+use super::{WAYS, area, data, host, opened, volume, volume_with};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, Rng};
 use siftfs_device::{Device, FaultDevice, Role};
 use siftfs_device_target::Target;
 use siftfs_placement::Media;
+use siftfs_proto::FileService;
 use siftfs_service::{RedoLane, RedoParts};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 const SIZE: u64 = 32 << 20;
@@ -96,4 +99,182 @@ fn a_damaged_lane_is_said_to_a_host() {
     let machine = Machine::start(disk, Way::Unix, dir.path());
     let refused = opened(&machine).map(drop);
     assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+}
+
+/// Writes at these bytes of the file, as one transaction.
+fn atomic(lane: &Lane, writes: &[(u64, &[u8])]) -> Result<()> {
+    let parts: Vec<(u64, &[u8])> =
+        writes.iter().map(|(at, bytes)| (home(&lane.direct, *at), *bytes)).collect();
+    lane.attached.write_atomic(&parts)
+}
+
+fn put(model: &mut [u8], writes: &[(u64, &[u8])]) {
+    for (at, bytes) in writes {
+        model[*at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// The file's bytes, as somebody else reads them.
+fn all_of(session: &Arc<dyn FileService>, len: usize) -> Vec<u8> {
+    let handle = open(session, "f");
+    let part =
+        |at: u64| bytes_of(session, handle.into(), at, (len as u64 - at).min(1 << 18) as u32);
+    (0..len as u64).step_by(1 << 18).flat_map(part).collect()
+}
+
+/// Committed transactions that are not in their blocks.
+fn in_the_lane(machine: &Machine) -> u64 {
+    let media = Media::from(machine.disk.clone());
+    let medium = media.redo(&media.read().unwrap()).unwrap();
+    medium.end(&medium.read_slot().unwrap()).unwrap().transactions
+}
+
+/// Small and large ones, beside plain writes of the same blocks, over each transport.
+#[test]
+fn atomic_writes_are_read_beside_plain_ones() {
+    for way in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::start(volume_with(SIZE, Some(4 * REDO)), way, dir.path());
+        let v = host(&machine).unwrap();
+        let (program, other, mut rng) = (program(&v), user(&v), Rng::new(5));
+        let mut model = data(&mut rng, 300 * BLOCK_SIZE);
+        let lane = lane(&machine, &program, "f", &model);
+        for number in 0..60 {
+            let len = [1, 700, 4096, 9000, 300_000][rng.below(5) as usize];
+            let bytes = data(&mut rng, len);
+            let mut at = || rng.below(model.len() as u64 - len as u64);
+            let writes: [(u64, &[u8]); 2] = [(at(), &bytes), (at(), &bytes[..len.div_ceil(2)])];
+            if number % 3 == 0 {
+                let place = home(&lane.direct, writes[0].0);
+                lane.attached.write_at(place, &bytes, number % 2 == 0).unwrap();
+                put(&mut model, &writes[..1]);
+            } else {
+                atomic(&lane, &writes).unwrap();
+                put(&mut model, &writes);
+            }
+            let mut found = vec![0; model.len()];
+            lane.attached.read_at(home(&lane.direct, 0), &mut found).unwrap();
+            assert!(found == model, "{way:?}: {number}");
+        }
+        // Another one gets the file when all of it is in its blocks (rules R29, R45).
+        let reads = thread::spawn(move || all_of(&other, 300 * BLOCK_SIZE));
+        let told = program.told.recv_timeout(Duration::from_secs(20)).unwrap();
+        give_back(&program.session, told).unwrap();
+        assert!(reads.join().unwrap() == model, "{way:?}");
+        assert_eq!(in_the_lane(&machine), 0);
+        drop(lane);
+        v.close().unwrap();
+    }
+}
+
+/// What was committed outlives the target's power, with no flush behind it, and what was not is not
+/// there; a transaction that was not answered is there as a whole or not at all.
+#[test]
+fn an_atomic_write_outlives_the_targets_power() {
+    for seed in 0..12 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut machine = Machine::start(volume_with(SIZE, Some(REDO)), Way::Unix, dir.path());
+        let v = host(&machine).unwrap();
+        let (program, mut rng) = (program(&v), Rng::new(seed));
+        let mut model = data(&mut rng, 100 * BLOCK_SIZE);
+        let lane = lane(&machine, &program, "f", &model);
+        for _ in 0..rng.between(1, 20) {
+            let bytes = data(&mut rng, 20_000);
+            let mut at = || rng.below(model.len() as u64 - 20_000);
+            let writes: [(u64, &[u8]); 2] = [(at(), &bytes[..7000]), (at(), &bytes)];
+            atomic(&lane, &writes).unwrap();
+            put(&mut model, &writes);
+        }
+        let last = data(&mut rng, 50_000);
+        let writes: [(u64, &[u8]); 2] = [(0, &last[..20_000]), (40 * BLOCK_BYTES, &last)];
+        machine.disk.cut_at(machine.disk.ops() + rng.below(2));
+        let answered = atomic(&lane, &writes).is_ok();
+        let before = model.clone();
+        put(&mut model, &writes);
+        v.abandon();
+        machine = machine.power_fails(Way::Unix, seed);
+        let v = host(&machine).unwrap();
+        let found = all_of(&user(&v), model.len());
+        assert!(found == model || found == before && !answered, "seed {seed}");
+        v.close().unwrap();
+        assert_eq!(in_the_lane(&machine), 0);
+    }
+}
+
+/// What a program may not write it may not write so either, and then nothing of it is there.
+#[test]
+fn what_is_refused_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume_with(SIZE, Some(REDO)), Way::Unix, dir.path());
+    let v = host(&machine).unwrap();
+    let (one, two, mut rng) = (program(&v), program(&v), Rng::new(1));
+    let model = data(&mut rng, 20 * BLOCK_SIZE);
+    let lane = lane(&machine, &one, "f", &model);
+    // What was pending is brought home ten times a second at most.
+    thread::sleep(Duration::from_millis(200));
+    let others = super::direct::lane(&machine, &two, "g", &model);
+    let (own, foreign) = (home(&lane.direct, 0), home(&others.direct, 0));
+    let before = machine.disk.contents();
+    for (parts, what) in [
+        (vec![(own, &b"ab"[..]), (foreign, b"cd")], "another file's block"),
+        (vec![(own, b"ab"), (u64::MAX - 4096, b"cd")], "no block"),
+        (vec![(own, b"ab"), (1024, b"cd")], "the superblock"),
+    ] {
+        let refused = lane.attached.write_atomic(&parts);
+        assert!(matches!(refused, Err(Error::Refused(_))), "{what}: {refused:?}");
+        // Nothing of it is left to be committed.
+        lane.attached.write_atomic(&[]).unwrap();
+    }
+    let large = vec![1; 600_000];
+    let refused = lane.attached.write_atomic(&[(own, &large[..80_000]), (own, &large)]);
+    assert!(matches!(refused, Err(Error::Refused(_) | Error::Posix(libc::EFBIG))), "{refused:?}");
+    for file in [&lane, &others] {
+        let mut found = vec![0; model.len()];
+        file.attached.read_at(home(&file.direct, 0), &mut found).unwrap();
+        assert!(found == model);
+    }
+    assert_eq!(in_the_lane(&machine), 0);
+    let size = before.size() as usize;
+    assert!(before.bytes(0, size) == machine.disk.contents().bytes(0, size), "nothing was written");
+    drop((lane, others));
+    v.close().unwrap();
+}
+
+/// A connection is lost in the middle of a transaction: its next life has nothing of that.
+#[test]
+fn a_newer_life_drops_what_ran() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume_with(SIZE, Some(REDO)), Way::Unix, dir.path());
+    let v = host(&machine).unwrap();
+    let (program, mut rng) = (program(&v), Rng::new(1));
+    let model = data(&mut rng, 20 * BLOCK_SIZE);
+    let lane = lane(&machine, &program, "f", &model);
+    let at = home(&lane.direct, 0);
+    lane.attached.leave_atomic(at, b"lost").unwrap();
+    let Lane { attached, direct, .. } = lane;
+    let siftfs_device_target::Next::Life(attached, Ok(())) = attached.again() else {
+        panic!("no next life")
+    };
+    attached.write_atomic(&[(at + 4096, b"next")]).unwrap();
+    let mut found = [0; 4];
+    attached.read_at(at, &mut found).unwrap();
+    assert_eq!(found, model[..4]);
+    attached.read_at(at + 4096, &mut found).unwrap();
+    assert_eq!(&found, b"next");
+    drop((attached, direct));
+    v.close().unwrap();
+}
+
+/// A volume without a lane says so.
+#[test]
+fn without_a_lane_it_is_not_supported() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(SIZE), Way::Unix, dir.path());
+    let v = host(&machine).unwrap();
+    let (program, mut rng) = (program(&v), Rng::new(1));
+    let lane = lane(&machine, &program, "f", &data(&mut rng, 20 * BLOCK_SIZE));
+    let refused = atomic(&lane, &[(0, b"a")]);
+    assert_eq!(refused, Err(Error::Posix(libc::EOPNOTSUPP)));
+    drop(lane);
+    v.close().unwrap();
 }

@@ -121,6 +121,11 @@ impl RedoLane {
         lock(&self.running).take(owner, id);
     }
 
+    /// Drops all of an owner's transactions that run.
+    pub fn abort_all(&self, owner: u64) {
+        lock(&self.running).drop_all(owner);
+    }
+
     /// Commits a transaction: when this returns it is durable, and reads show it, as a whole. Of
     /// one in which nothing was written, that is so already.
     ///

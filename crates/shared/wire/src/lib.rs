@@ -31,9 +31,9 @@ pub use siftfs_status::{
     ServiceStatistics, Urgency,
 };
 pub use storage::{
-    Access, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_MAX_FRESH, GRANT_MAX_RUNS, GrantRun,
-    Place, QUEUE_WINDOW, SETTLED_MAX_RUNS, STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer,
-    StorageCall, StorageDevice, Token, UNORDERED,
+    ATOMIC_MAX_RUNS, Access, AtomicRun, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_MAX_FRESH,
+    GRANT_MAX_RUNS, GrantRun, Place, QUEUE_WINDOW, SETTLED_MAX_RUNS, STORAGE_MAX_BLOCKS,
+    STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token, UNORDERED,
 };
 
 /// The block protocol.
@@ -53,7 +53,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.

@@ -2,8 +2,8 @@
 //! are part of the protocol's version; numbers are never used again for something else.
 
 use crate::{
-    Access, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
-    FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
+    Access, AtomicRun, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun,
+    FileRun, FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
     ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
@@ -56,7 +56,11 @@ variants!(BlockProtocol: StorageCall {
     10 => Settle { lease, token },
     11 => Revoke { lease, token },
     12 => Attach { version, token, queue, life },
+    13 => AtomicWrite { transaction, commit, runs, blocks },
+    14 => AtomicAbort { transaction },
 });
+
+fields!(BlockProtocol: AtomicRun { offset, len });
 
 variants!(BlockProtocol: StorageAnswer {
     1 => Opened { log, record_area, devices },

@@ -57,6 +57,8 @@ fn call_number(call: &StorageCall) -> u8 {
         StorageCall::Settle { .. } => 10,
         StorageCall::Revoke { .. } => 11,
         StorageCall::Attach { .. } => 12,
+        StorageCall::AtomicWrite { .. } => 13,
+        StorageCall::AtomicAbort { .. } => 14,
     }
 }
 
@@ -83,7 +85,7 @@ fn every_call_on_the_storage_has_its_number_and_a_sample() {
         assert_eq!((head[0], head[9]), (11, number));
         number
     });
-    assert_eq!(calls.collect::<BTreeSet<_>>(), (1..=12).collect());
+    assert_eq!(calls.collect::<BTreeSet<_>>(), (1..=14).collect());
     let answers = storage_answers().into_iter().map(|answer| {
         let number = answer_number(&answer);
         let head = FromService::Storage { id: 3, answer }.encode().unwrap().head;
@@ -139,7 +141,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (crate::PROTOCOL_VERSION, sum),
-        (10, 1_425_091_907),
+        (11, 4020811425),
         "the bytes of the messages changed: raise PROTOCOL_VERSION, then put both numbers here"
     );
 }
