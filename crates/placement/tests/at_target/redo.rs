@@ -1,15 +1,17 @@
 //! The redo lane at a target: no host writes it, and what it has comes home before a host is
 //! answered.
 
-use super::direct::{Lane, bytes_of, give_back, home, lane, open, program, user};
+use super::direct::{Lane, ask, bytes_of, give_back, home, lane, open, program, user};
+use super::forger::{Forger, attach};
 use super::machine::{Machine, Way};
 use super::{WAYS, area, data, host, opened, volume, volume_with};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, Rng};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, Rng, SharedBlock};
 use siftfs_device::{Device, FaultDevice, Role};
 use siftfs_device_target::Target;
 use siftfs_placement::Media;
-use siftfs_proto::FileService;
+use siftfs_proto::{FileService, Request};
 use siftfs_service::{RedoLane, RedoParts};
+use siftfs_wire::{AtomicRun, PROTOCOL_VERSION, StorageAnswer, StorageCall};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -240,28 +242,139 @@ fn what_is_refused_leaves_nothing() {
     v.close().unwrap();
 }
 
-/// A connection is lost in the middle of a transaction: its next life has nothing of that.
+fn atomic_call(transaction: u64, commit: bool, writes: &[(u64, u8)]) -> StorageCall {
+    let runs = writes.iter().map(|(offset, _)| AtomicRun { offset: *offset, len: 4096 }).collect();
+    let blocks = writes.iter().map(|(_, byte)| SharedBlock::from([*byte; BLOCK_SIZE])).collect();
+    StorageCall::AtomicWrite { transaction, commit, runs, blocks }
+}
+
+fn block_at(forger: &mut Forger, offset: u64) -> u8 {
+    let StorageAnswer::Data { blocks } =
+        forger.request(StorageCall::Read { device: 0, offset, len: 4096 })
+    else {
+        panic!("no data")
+    };
+    assert!(blocks[0].iter().all(|byte| *byte == blocks[0][0]));
+    blocks[0][0]
+}
+
+/// A transaction of several calls shows with its last one; given up, by a call, by one that is
+/// refused, or by a newer life, nothing of it does.
 #[test]
-fn a_newer_life_drops_what_ran() {
+fn what_is_not_committed_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(volume_with(SIZE, Some(REDO)), Way::Unix, dir.path());
     let v = host(&machine).unwrap();
-    let (program, mut rng) = (program(&v), Rng::new(1));
-    let model = data(&mut rng, 20 * BLOCK_SIZE);
-    let lane = lane(&machine, &program, "f", &model);
-    let at = home(&lane.direct, 0);
-    lane.attached.leave_atomic(at, b"lost").unwrap();
-    let Lane { attached, direct, .. } = lane;
-    let siftfs_device_target::Next::Life(attached, Ok(())) = attached.again() else {
-        panic!("no next life")
+    let program = program(&v);
+    let lane = lane(&machine, &program, "f", &[1; 20 * BLOCK_SIZE]);
+    let at = |block: u64| home(&lane.direct, block * BLOCK_BYTES);
+    let attach = |life| {
+        let (version, token) = (PROTOCOL_VERSION, lane.direct.token);
+        StorageCall::Attach { version, token, queue: 0, life }
     };
-    attached.write_atomic(&[(at + 4096, b"next")]).unwrap();
-    let mut found = [0; 4];
-    attached.read_at(at, &mut found).unwrap();
-    assert_eq!(found, model[..4]);
-    attached.read_at(at + 4096, &mut found).unwrap();
-    assert_eq!(&found, b"next");
-    drop((attached, direct));
+    let mut forger = Forger::new(&machine);
+    assert!(matches!(forger.ask(attach(2)), StorageAnswer::Attached { .. }));
+    let done = |answer| assert_eq!(answer, StorageAnswer::Done);
+    done(forger.request(atomic_call(7, false, &[(at(0), 2), (at(1), 2)])));
+    done(forger.request(atomic_call(8, false, &[(at(5), 3)])));
+    assert_eq!((block_at(&mut forger, at(0)), block_at(&mut forger, at(5))), (1, 1));
+    done(forger.request(atomic_call(7, true, &[(at(2), 2)])));
+    let found = [0, 1, 2].map(|block| block_at(&mut forger, at(block)));
+    assert_eq!((found, block_at(&mut forger, at(5))), ([2, 2, 2], 1));
+    done(forger.request(StorageCall::AtomicAbort { transaction: 8 }));
+    done(forger.request(atomic_call(8, true, &[])));
+    assert_eq!(block_at(&mut forger, at(5)), 1);
+    // Refused in its second call, it has lost the first.
+    done(forger.request(atomic_call(9, false, &[(at(6), 4)])));
+    let refused = forger.request(atomic_call(9, true, &[(at(7), 4), (0, 4)]));
+    assert!(matches!(refused, StorageAnswer::Failed { error: Error::Refused(_) }), "{refused:?}");
+    done(forger.request(atomic_call(9, true, &[])));
+    assert_eq!((block_at(&mut forger, at(6)), block_at(&mut forger, at(7))), (1, 1));
+    done(forger.request(atomic_call(10, false, &[(at(8), 5)])));
+    let mut next = Forger::new(&machine);
+    assert!(matches!(next.ask(attach(3)), StorageAnswer::Attached { .. }));
+    done(next.request(atomic_call(10, true, &[(at(9), 6)])));
+    assert_eq!((block_at(&mut next, at(8)), block_at(&mut next, at(9))), (1, 6));
+    drop((lane, forger, next));
+    v.close().unwrap();
+}
+
+/// Any numbers in the calls: what was not granted is never written, and nobody panics.
+#[test]
+fn forged_atomic_writes_change_nothing_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume_with(SIZE, Some(REDO)), Way::Unix, dir.path());
+    let v = host(&machine).unwrap();
+    let program = program(&v);
+    let lane = lane(&machine, &program, "f", &[1; 16 * BLOCK_SIZE]);
+    let (start, end) = (home(&lane.direct, 0), home(&lane.direct, 15 * BLOCK_BYTES) + BLOCK_BYTES);
+    assert_eq!(end - start, 16 * BLOCK_BYTES, "in one piece");
+    let redo = siftfs_volume::read_headers(&*machine.disk).unwrap().header.redo.unwrap();
+    let others = || {
+        let mut bytes = machine.disk.contents().bytes(0, SIZE as usize);
+        bytes[start as usize..end as usize].fill(0);
+        bytes[redo.offset as usize..][..redo.len as usize].fill(0);
+        bytes
+    };
+    let mut forger = Forger::new(&machine);
+    let (version, token) = (PROTOCOL_VERSION, lane.direct.token);
+    let attach = StorageCall::Attach { version, token, queue: 0, life: 2 };
+    assert!(matches!(forger.ask(attach), StorageAnswer::Attached { .. }));
+    let (before, mut rng, mut done) = (others(), Rng::new(9), 0);
+    for _ in 0..2000 {
+        let run = |rng: &mut Rng| AtomicRun {
+            offset: match rng.below(4) {
+                0 => u64::MAX - rng.below(9000),
+                1 => rng.below(SIZE),
+                _ => start + rng.below(17 * BLOCK_BYTES),
+            },
+            len: [0, 1, 512, 4096, 5000, 1 << 18, u32::MAX][rng.below(7) as usize],
+        };
+        let runs: Vec<_> = (0..rng.below(4)).map(|_| run(&mut rng)).collect();
+        let len: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
+        let given = if rng.chance(80) { len.div_ceil(4096).min(64) } else { rng.below(60) };
+        let blocks = vec![SharedBlock::from([0xee; BLOCK_SIZE]); given as usize];
+        let (transaction, commit) = (rng.below(12), rng.chance(40));
+        let call = StorageCall::AtomicWrite { transaction, commit, runs, blocks };
+        match forger.request(call) {
+            StorageAnswer::Done => done += 1,
+            StorageAnswer::Failed { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(done > 100, "{done} of them were no forgeries");
+    drop((lane.attached, forger));
+    give_back(&program.session, lane.lease).unwrap();
+    assert!(before == others());
+    assert_eq!(in_the_lane(&machine), 0);
+    v.close().unwrap();
+}
+
+/// Rule R30: what is committed in a block that was granted as fresh would be gone with the target,
+/// which alone knows that the block was written. So it is not taken, before that and after.
+#[test]
+fn r30_a_fresh_block_takes_no_atomic_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume_with(SIZE, Some(REDO)), Way::Unix, dir.path());
+    let v = host(&machine).unwrap();
+    let program = program(&v);
+    let Lane { handle, lease, attached, .. } = lane(&machine, &program, "f", &[1; 16 * BLOCK_SIZE]);
+    drop(attached);
+    let asked = Request::LeaseDirect { lease, file: handle.into(), room: 1 << 16 };
+    let direct = ask(&program.session, asked).unwrap().direct().unwrap();
+    let queue = attach(&machine, direct.token).unwrap();
+    let (fresh, old) = (home(&direct, 17 * BLOCK_BYTES), home(&direct, 0));
+    let refused = Err(Error::Posix(libc::EOPNOTSUPP));
+    for _ in 0..2 {
+        assert_eq!(queue.write_atomic(&[(old, b"ab"), (fresh + 100, b"cd")]), refused);
+        queue.write_atomic(&[]).unwrap();
+        let mut found = [0; 2];
+        queue.read_at(old, &mut found).unwrap();
+        assert_eq!(found, [1, 1], "nothing of it is there");
+        queue.write_at(fresh, &[7; BLOCK_SIZE], true).unwrap();
+    }
+    queue.write_atomic(&[(old, b"ab")]).unwrap();
+    drop(queue);
     v.close().unwrap();
 }
 

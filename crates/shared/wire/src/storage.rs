@@ -250,7 +250,7 @@ pub enum StorageCall {
     /// it or nothing. A call that fails drops the transaction, and so does a newer life. If a commit
     /// fails with anything but a refusal, `EFBIG`, `EAGAIN` or `EOPNOTSUPP`, it may be there.
     ///
-    /// `EOPNOTSUPP`: there is no redo lane, or a block was never written. `EFBIG`: the transaction
+    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one. `EFBIG`: the transaction
     /// is too large. `EAGAIN`: there are too many.
     AtomicWrite {
         /// What the program calls it, among those of the grant.

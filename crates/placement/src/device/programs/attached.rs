@@ -322,7 +322,8 @@ pub(super) fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswe
                 }
                 // What fails may be there after the next opening.
                 grant.written.fetch_or(commit, Ordering::AcqRel);
-                let written = table.write_atomic((transaction, commit), (&runs, &blocks));
+                let written =
+                    table.write_atomic((transaction, commit), (&runs, &blocks), &grant.fresh);
                 written.map(|()| StorageAnswer::Done)
             })
         }

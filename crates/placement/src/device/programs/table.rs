@@ -2,6 +2,7 @@
 
 use crate::device::permissions::{Checked, Owner, Permissions};
 use crate::device::programs::atomic::Redo;
+use crate::device::programs::fresh::Fresh;
 use siftfs_base::{BLOCK_BYTES, Error, Result, SharedBlock};
 use siftfs_device::Device;
 use siftfs_service::Held;
@@ -52,19 +53,21 @@ impl Table {
     /// write is, and the grant keeps its blocks until its end, for which this call is waited.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: there is no redo lane, or a block was never written, which a host has to hear
-    /// of (rule R30).
+    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one: what is committed
+    /// in it would be gone with a target that dies before the host has journaled that the block is
+    /// written (rule R30).
     pub fn write_atomic(
         &self,
         named: (u64, bool),
         (runs, blocks): (&[AtomicRun], &[SharedBlock]),
+        fresh: &Fresh,
     ) -> Result<()> {
         let redo = self.redo.as_ref().ok_or(Error::Posix(libc::EOPNOTSUPP))?;
         redo.write(named, (runs, blocks), |run| {
             self.place(run.offset, run.len.into())?;
-            match self.unwritten(&(run.offset..run.offset + u64::from(run.len)))?.is_empty() {
-                true => Ok(()),
-                false => Err(Error::Posix(libc::EOPNOTSUPP)),
+            match fresh.meets(&(run.offset..run.offset + u64::from(run.len))) {
+                false => Ok(()),
+                true => Err(Error::Posix(libc::EOPNOTSUPP)),
             }
         })
     }

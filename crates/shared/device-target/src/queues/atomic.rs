@@ -22,7 +22,7 @@ impl Queue {
     ///
     /// # Errors
     /// Those of a queue, after which all of it may be there, or nothing. `EOPNOTSUPP`: the volume
-    /// has no redo lane, or a block was never written. `EFBIG`: it has no room. Then, and if it was
+    /// has no redo lane, or a block was granted as a fresh one. `EFBIG`: it has no room. Then, and if it was
     /// refused, nothing of it is there.
     pub fn write_atomic(&self, parts: &[(u64, &[u8])]) -> Result<()> {
         let turn = self.turn(Kind::Write, [], true);
@@ -43,12 +43,6 @@ impl Queue {
             message.iter().map(|(at, data)| *at..*at + data.len() as u64).collect();
         let answer = self.ordered(Kind::Write, &ranges, vec![call(commit, message)], |_| ())?.pop();
         answer.map_or_else(|| Err(odd("no answer")), is_done)
-    }
-
-    /// Writes a part of a transaction that is never committed, for tests.
-    #[doc(hidden)]
-    pub fn leave_atomic(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.send_atomic(false, &vec![(offset, bytes)])
     }
 }
 

@@ -13,7 +13,7 @@ fn parts_are_cut_into_messages() {
     let wanted: Vec<u64> =
         parts.iter().flat_map(|(at, data)| *at..*at + data.len() as u64).collect();
     assert!(all == wanted);
-    assert_eq!(messages.len(), 5);
+    assert_eq!(messages.len(), 4);
     let small: Vec<(u64, &[u8])> = (0..3000).map(|i| (2 * i, &large[..1])).collect();
     let messages = super::messages(&small);
     assert!(messages.iter().all(|message| message.len() <= ATOMIC_MAX_RUNS));
