@@ -14,7 +14,7 @@ fn damaged_header_copies() {
     f.put(AREA, &other.encode()[..]);
     assert_eq!(f.codes(), ["header.disagree"]);
     let f = Fixture::new();
-    let newer = StaticHeader { incompat: 8, ..f.header.clone() };
+    let newer = StaticHeader { incompat: 0x40, ..f.header.clone() };
     f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode_unchecked()[..]));
     assert_eq!(f.codes(), ["incompatible"]);
 }

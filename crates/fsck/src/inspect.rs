@@ -35,6 +35,8 @@ pub struct Inspection {
     pub service: Option<ServiceView>,
     /// What the record area's header says.
     pub record_area: Option<RecordAreaView>,
+    /// What the redo lane has.
+    pub redo_lane: Option<RedoLaneView>,
     /// The staging lanes.
     pub lanes: Vec<LaneView>,
     /// The journal.
@@ -140,6 +142,25 @@ impl RecordAreaView {
         let RecordAreaHeader { seq, volume, epoch, len } = *area;
         Self { medium, volume: show_uuid(&volume), epoch: epoch.0, seq, len }
     }
+}
+
+/// A redo lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RedoLaneView {
+    /// Ring length in bytes.
+    pub len: u64,
+    /// Number of the slot that counts.
+    pub seq: u64,
+    /// Where the records begin that are not in their blocks.
+    pub tail: u64,
+    /// Where committed transactions end.
+    pub end: u64,
+    /// Number of the transaction due at the tail.
+    pub next_transaction: u64,
+    /// Committed transactions, which recovery writes to their blocks.
+    pub transactions: u64,
+    /// Bytes of their data.
+    pub bytes: u64,
 }
 
 /// A staging lane.
@@ -276,6 +297,7 @@ pub(crate) struct Seen {
     pub volume: Option<Volume>,
     pub journal_end: u64,
     pub record_area: Option<RecordAreaView>,
+    pub redo_lane: Option<RedoLaneView>,
     marker: Marker,
     records: Vec<RecordView>,
     lanes: Vec<LaneView>,
@@ -385,6 +407,7 @@ pub fn inspect<'a>(devices: impl Into<Devices<'a>>) -> Inspection {
         host: v.map(|v| host_view(&v.host)),
         service: v.map(|v| service_view(&v.service)),
         record_area: seen.record_area,
+        redo_lane: seen.redo_lane,
         lanes: seen.lanes,
         journal,
         recovery,

@@ -10,12 +10,13 @@ mod inspect;
 mod journal;
 mod lanes;
 mod record_area;
+mod redo;
 mod ring;
 mod superblock;
 
 pub use inspect::{
     DigestView, HostView, Inspection, JournalView, LaneView, Marker, RecordAreaView, RecordView,
-    Recovery, RegistryView, ServiceView, SlotView, TransactionView, inspect,
+    Recovery, RedoLaneView, RegistryView, ServiceView, SlotView, TransactionView, inspect,
 };
 
 use siftfs_base::Error;
@@ -178,9 +179,10 @@ fn run(mut check: Check<'_>, apart: bool) -> Check<'_> {
     superblock::judge(&mut check, volume.as_ref(), primary.as_ref());
     if let Some(volume) = volume {
         record_area::check(&mut check, &volume, primary.as_ref());
+        let redo = redo::check(&mut check, &volume, primary.as_ref());
         let order = lanes::check(&mut check, &volume);
         let (base, journaled) = journal::check(&mut check, &volume);
-        let held = order.any() || journaled;
+        let held = order.any() || journaled || redo;
         lanes::check_order(&mut check, order, base);
         superblock::check_marker(&mut check, &volume, primary.as_ref(), held);
         check.see(|seen| seen.volume = Some(volume));

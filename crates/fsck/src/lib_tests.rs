@@ -9,6 +9,9 @@ mod record_areas;
 #[path = "digest_tests.rs"]
 mod digests;
 
+#[path = "redo_tests.rs"]
+mod redo_lanes;
+
 #[path = "header_tests.rs"]
 mod headers;
 
@@ -74,6 +77,7 @@ impl Fixture {
             journal_len: RING,
             header_offsets: [AREA, SIZE - HEADER_LEN],
             lanes: vec![lane],
+            redo: None,
         };
         let dirty = state != HostState::Clean;
         let host = HostRecord {

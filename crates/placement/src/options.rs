@@ -34,6 +34,9 @@ pub struct MkfsOptions {
     /// Bytes of the record area, its header included; `None`: [`RECORD_AREA`] for a file that is
     /// made, else all of what is there.
     pub record_area: Option<u64>,
+    /// Bytes of the redo lane, which a target makes atomic writes of programs durable in; `None`:
+    /// the volume has none. Besides the log's size, or within that of a log elsewhere.
+    pub redo_lane: Option<u64>,
     /// Give the area's file blocks for all of it now, so that no later write can lack space below.
     pub reserve: bool,
     /// Overwrite an existing file system.
@@ -178,6 +181,8 @@ pub struct MkfsReport {
     pub staging_bytes: u64,
     /// Number of lanes on block storage.
     pub lanes: u16,
+    /// Bytes of the redo lane; 0 without one.
+    pub redo_lane_bytes: u64,
     /// The record area, where there is one.
     pub record_area: Option<RecordAreaReport>,
     /// What the journal holds of staged data: `ref` or `copy`.
@@ -218,6 +223,8 @@ pub struct RecoverReport {
     pub clean: bool,
     /// Journal transactions replayed.
     pub replayed_transactions: u64,
+    /// Transactions of the redo lane replayed.
+    pub redo_transactions: u64,
     /// Staged transactions found valid in the lanes.
     pub staged_found: u64,
     /// Staged transactions applied (newer than the cut).

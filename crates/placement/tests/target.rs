@@ -15,6 +15,8 @@ mod histories;
 mod machine;
 #[path = "at_target/readers.rs"]
 mod readers;
+#[path = "at_target/redo.rs"]
+mod redo;
 
 use forger::Forger;
 use machine::{Machine, NAME, Way};
@@ -282,9 +284,15 @@ fn what_is_refused() {
 }
 
 fn volume(size: u64) -> FaultDevice {
+    volume_with(size, None)
+}
+
+/// A volume, perhaps with a redo lane of these bytes.
+fn volume_with(size: u64, redo_lane: Option<u64>) -> FaultDevice {
     let disk = Arc::new(FaultDevice::new(size, 1));
     let any: Arc<dyn Device> = disk.clone();
-    let opts = MkfsOptions { log_size: Some(6 << 20), lanes: 1, ..MkfsOptions::default() };
+    let log_size = Some(6 << 20);
+    let opts = MkfsOptions { log_size, lanes: 1, redo_lane, ..MkfsOptions::default() };
     mkfs_on(any, &opts).expect("mkfs");
     FaultDevice::from_image(disk.contents(), 1)
 }

@@ -26,6 +26,7 @@ mod memory;
 mod mode;
 mod piece;
 mod recovery;
+mod redo;
 mod replay;
 mod requests;
 mod resume;
@@ -37,6 +38,7 @@ mod window;
 pub use images::InodeTables;
 pub use mode::{MIN_MEMORY, ReplayMode};
 pub use recovery::ReplaySummary;
+pub use redo::{Held, RedoLane, RedoParts, replay_redo};
 pub use service::{Service, ServiceOptions, ServiceParts};
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub fn header(form: JournalData) -> StaticHeader {
         journal_len: JOURNAL,
         header_offsets: [AREA, SIZE - HEADER_LEN],
         lanes: vec![lane(0), lane(1)],
+        redo: None,
     }
 }
 

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Largest piece of a request to the host, in bytes.
-const PIECE: u64 = 1 << 20;
+pub(crate) const PIECE: u64 = 1 << 20;
 /// Ways that one call tries: each may end while it is at it.
-const TRIES: usize = 8;
+pub(crate) const TRIES: usize = 8;
 
 /// An open file. Calls from several threads are made at once; where they meet they are ordered, so
 /// that each reads or writes as a whole while the program has the file alone and its blocks are
 /// granted ([`siftfs_device_target::RequestOrder`]). Closed when dropped.
 pub struct DirectFile {
-    opened: Arc<Opened>,
+    pub(crate) opened: Arc<Opened>,
 }
 
 /// Why a call is to be tried another way.
-enum Again {
+pub(crate) enum Again {
     /// The grant, or its connection, is not there any more.
     Way(u64),
     /// The target does not do this: the grant is another one than was thought.
@@ -195,7 +195,7 @@ impl DirectFile {
     }
 
     /// Makes room for another way.
-    fn another_way(&self, again: Again) -> Result<()> {
+    pub(crate) fn another_way(&self, again: Again) -> Result<()> {
         match again {
             Again::Way(life) | Again::Kept(life) => drop(self.opened.lost_way(life)),
             Again::Refused(life) => self.opened.give_way_up(life),
@@ -418,14 +418,17 @@ impl DirectFile {
 }
 
 /// Granted bytes of a write.
-struct Granted<'a> {
-    file: Range<u64>,
-    area: u64,
-    data: &'a [u8],
+pub(crate) struct Granted<'a> {
+    pub file: Range<u64>,
+    pub area: u64,
+    pub data: &'a [u8],
 }
 
 /// What of these bytes of the file is granted, and what is not.
-fn split<'a>(way: &Way, left: &[(u64, &'a [u8])]) -> (Vec<Granted<'a>>, Vec<(u64, &'a [u8])>) {
+pub(crate) fn split<'a>(
+    way: &Way,
+    left: &[(u64, &'a [u8])],
+) -> (Vec<Granted<'a>>, Vec<(u64, &'a [u8])>) {
     let (mut granted, mut beside) = (Vec::new(), Vec::new());
     for (offset, mut data) in left.iter().copied() {
         for Piece { file, area } in way.pieces(offset..offset + data.len() as u64) {
@@ -442,7 +445,7 @@ fn split<'a>(way: &Way, left: &[(u64, &'a [u8])]) -> (Vec<Granted<'a>>, Vec<(u64
 }
 
 /// A call at the target failed: is there another way?
-fn of_way(state: &State, error: Error) -> Again {
+pub(crate) fn of_way(state: &State, error: Error) -> Again {
     match error {
         Error::Link(_) | Error::Posix(libc::ESTALE | libc::EAGAIN) => Again::Way(state.life),
         Error::Refused(_) => Again::Refused(state.life),

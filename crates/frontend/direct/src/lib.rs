@@ -8,11 +8,13 @@
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod atomic;
 mod file;
 mod room;
 mod session;
 mod state;
 mod way;
 
+pub use atomic::AtomicSection;
 pub use file::DirectFile;
 pub use session::{Reach, Session};

@@ -11,7 +11,7 @@ use siftfs_proto::{Credentials, Handle, Holder, Opening};
 use siftfs_remote::Client;
 use std::sync::Arc;
 
-pub use siftfs_direct::DirectFile;
+pub use siftfs_direct::{AtomicSection, DirectFile};
 
 /// A session for such files. The host grants their blocks to this program, as long as nobody else
 /// wants the file; the program then goes to the target, with one round trip for a write and its

@@ -45,7 +45,7 @@ pub use compound::{
     FileStep, NewAttributes, NumberOperand, NumberStep, Operand, Results, Width, carry_out,
 };
 pub use connect::{ConnectOptions, WhenLost};
-pub use direct::{Direct, DirectFile};
+pub use direct::{AtomicSection, Direct, DirectFile};
 pub use file::File;
 pub use publish::Publish;
 pub use section::{Section, commit_all, commit_ordered};

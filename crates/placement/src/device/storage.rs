@@ -4,10 +4,12 @@
 //! connection has ended and the calls that had begun have, and not before (rule R9). It writes only
 //! what the roles that it has may write.
 
-use crate::device::calls::{self, Answers, Carried, Line, Taken};
+use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
 use crate::device::programs::{HostGrants, Report, Settled, Tokens};
+use crate::volume::files::nonce;
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
+use siftfs_service::{RedoLane, RedoParts, replay_redo};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
 use siftfs_wire::{
     Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
@@ -15,7 +17,7 @@ use siftfs_wire::{
 };
 use std::convert::Infallible;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Opens the volume's devices for a host that has no other way to them.
@@ -31,6 +33,8 @@ pub(crate) struct StorageSession {
     access: Access,
     rights: RwLock<Rights>,
     grants: HostGrants,
+    /// Opened with the first grant to write, and as long as the host has its role.
+    redo: Mutex<Option<Arc<RedoLane>>>,
 }
 
 /// What the session may write now.
@@ -39,6 +43,8 @@ struct Rights {
     roles: Vec<(u8, Role)>,
     /// Of each device, what one role alone may write; empty with both roles or none.
     ranges: Vec<Vec<Range<u64>>>,
+    /// The redo lane, and its device: this process writes it, and no host (rule R34).
+    redo: Option<(u8, Range<u64>)>,
 }
 
 impl StorageSession {
@@ -68,7 +74,11 @@ impl StorageSession {
         let rights = RwLock::new(Rights { roles, ..Rights::default() });
         let answer = StorageAnswer::Opened { log, record_area, devices: listed };
         let grants = HostGrants::new(tokens);
-        Ok((Self { devices, media, access, rights, grants }, answer))
+        let session = Self { devices, media, access, rights, grants, redo: Mutex::default() };
+        if access == Access::Alone {
+            session.bring_home()?;
+        }
+        Ok((session, answer))
     }
 }
 
@@ -125,9 +135,12 @@ impl StorageSession {
                 let token = self.grant((lease, file), write, runs)?;
                 Ok(StorageAnswer::Granted { token, programs: self.grants.programs() })
             }
-            StorageCall::Extend { lease, token, runs } => self.with_hosts_role(|| {
+            StorageCall::Extend { lease, token, runs } => self.with_hosts_role(|_| {
                 self.grants.extend((lease, &token), runs, &self.area()?).map(done)
             }),
+            StorageCall::AtomicWrite { .. } | StorageCall::AtomicAbort { .. } => {
+                Err(Error::Refused("a call that is a program's".into()))
+            }
             StorageCall::Settle { lease, token } => self.grants.settle(lease, &token).map(settled),
             StorageCall::Revoke { lease, token } => self.grants.revoke(lease, &token).map(settled),
         }
@@ -135,19 +148,34 @@ impl StorageSession {
 
     /// Blocks of the area for a program.
     fn grant(&self, named: (u64, u64), write: bool, runs: Vec<GrantRun>) -> Result<Token> {
-        self.with_hosts_role(|| {
+        self.with_hosts_role(|rights| {
+            if let (true, Some(_)) = (write, &rights.redo) {
+                self.grants.set_redo(Some(self.redo_lane()?));
+            }
             let area = self.devices.first().ok_or_else(|| Error::Refused("no device".into()))?;
             self.grants.grant(named, (write, runs), area, self.area()?)
         })
     }
 
     /// Does what is for the host's role, which is held meanwhile.
-    fn with_hosts_role<T>(&self, grants: impl FnOnce() -> Result<T>) -> Result<T> {
-        let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
+    fn with_hosts_role<T>(&self, grants: impl FnOnce(&Rights) -> Result<T>) -> Result<T> {
+        let rights = self.rights();
         if !rights.held(0).any(|role| role == Role::Host) {
             return Err(Error::Refused("a grant by a session without the host's role".into()));
         }
-        grants()
+        grants(&rights)
+    }
+
+    /// The volume's redo lane, by a key of its own since the host has its role.
+    fn redo_lane(&self) -> Result<Arc<RedoLane>> {
+        let mut redo = lock(&self.redo);
+        if let Some(lane) = &*redo {
+            return Ok(lane.clone());
+        }
+        let parts = RedoParts::of(&self.media, &self.media.read()?);
+        let parts = parts.ok_or_else(|| Error::Refused("the volume has no redo lane".into()))?;
+        let (lane, _) = RedoLane::open(parts, nonce()?)?;
+        Ok(redo.insert(lane.into()).clone())
     }
 
     /// Where the area lies on its device.
@@ -182,9 +210,13 @@ impl StorageSession {
         written
     }
 
+    fn rights(&self) -> RwLockReadGuard<'_, Rights> {
+        self.rights.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The right to write these bytes, as long as it is held.
     fn may_write(&self, device: u8, offset: u64, len: u64) -> Result<RwLockReadGuard<'_, Rights>> {
-        let rights = self.rights.read().unwrap_or_else(PoisonError::into_inner);
+        let rights = self.rights();
         if rights.allow(device, offset, len) {
             return Ok(rights);
         }
@@ -199,11 +231,35 @@ impl StorageSession {
         )))
     }
 
+    /// The host's role is here: what the redo lane has goes to its blocks before the host hears of
+    /// that (rule R33). A volume whose header cannot be read has no lane that anybody could use.
+    fn bring_home(&self) -> Result<()> {
+        let Ok(view) = self.media.read() else { return Ok(()) };
+        let Some(redo) = view.header.redo else { return Ok(()) };
+        let device = u8::from(self.media.log.is_some());
+        let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
+        rights.redo = Some((device, redo.offset..redo.offset + redo.len));
+        // A process that died may have left something in a volatile cache that can be read.
+        self.media.flush()?;
+        let transactions = replay_redo(&self.media, &view)?;
+        if transactions > 0 {
+            tracing::info!(transactions, "the redo lane was replayed");
+        }
+        Ok(())
+    }
+
     fn claim(&self, device: u8, role: Role, patience: Duration) -> Result<()> {
         if self.access == Access::ReadOnly {
             return Err(Error::Refused("the storage was opened to be read".into()));
         }
         self.device(device)?.claim(role, patience.min(MOST_PATIENCE))?;
+        let had = self.rights().held(device).any(|held| held == role);
+        if (device, role, had) == (0, Role::Host, false)
+            && let Err(error) = self.bring_home()
+        {
+            drop(self.device(device)?.unclaim(role));
+            return Err(error);
+        }
         let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
         if !rights.roles.contains(&(device, role)) {
             rights.roles.push((device, role));
@@ -215,6 +271,8 @@ impl StorageSession {
     fn unclaim(&self, device: u8, role: Role) -> Result<()> {
         if (device, role) == (0, Role::Host) {
             self.grants.revoke_all();
+            self.grants.set_redo(None);
+            *lock(&self.redo) = None;
         }
         // Every write that had begun has ended when this lock is had.
         let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
@@ -274,6 +332,12 @@ impl Rights {
     }
 
     fn allow(&self, device: u8, offset: u64, len: u64) -> bool {
+        if let Some((at, redo)) = &self.redo {
+            let meets = offset < redo.end && redo.start < offset.saturating_add(len);
+            if *at == device && meets {
+                return false;
+            }
+        }
         match self.held(device).count() {
             0 => false,
             1 => {

@@ -15,7 +15,7 @@ use siftfs_proto::Recovered;
 use siftfs_runtime::{
     Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime, end_calls, recovered,
 };
-use siftfs_service::{Service, ServiceParts};
+use siftfs_service::{Service, ServiceParts, replay_redo};
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, ScanData, check_lane_ends,
 };
@@ -34,6 +34,8 @@ pub struct Volume {
     pub(crate) recovered: Option<Arc<Recovered>>,
     /// The target that has the devices, if this process has no other way to them.
     pub(crate) target: Option<Arc<Target>>,
+    /// Transactions of the redo lane that were replayed.
+    pub(crate) redo: u64,
 }
 
 /// A Runtime with its Service behind it.
@@ -55,8 +57,22 @@ impl Volume {
     ///
     /// A process that died may have left in a volatile cache what can be read all the same.
     /// Whatever is built on that comes after it, so it is made durable first (rule R18): else a
-    /// power cut could take a transaction away again that recovery has replayed in part.
+    /// power cut could take a transaction away again that recovery has replayed in part. What the
+    /// redo lane has is brought home before anything else of the area is used (rule R33).
     pub fn read(media: Media, may_write: bool) -> Result<Self> {
+        let mut volume = Self::read_header(media, may_write)?;
+        if may_write {
+            volume.redo = replay_redo(&volume.media, &volume.view)?;
+        }
+        if volume.redo > 0 {
+            tracing::info!(transactions = volume.redo, "the redo lane was replayed");
+        }
+        Ok(volume)
+    }
+
+    /// As [`Volume::read`], without the redo lane, which is to be dealt with before the volume is
+    /// written.
+    pub fn read_header(media: Media, may_write: bool) -> Result<Self> {
         if may_write {
             media.flush()?;
         }
@@ -65,7 +81,7 @@ impl Volume {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
             media.repair(&view)?;
         }
-        Ok(Self { media, view, recovered: None, target: None })
+        Ok(Self { media, view, recovered: None, target: None, redo: 0 })
     }
 
     /// The same, with the target that has its devices.
@@ -96,7 +112,8 @@ impl Volume {
         opts: &OpenOptions,
         progress: Progress<'_>,
     ) -> Result<RecoverReport> {
-        let mut report = RecoverReport::default();
+        let redo_transactions = self.redo;
+        let mut report = RecoverReport { redo_transactions, ..RecoverReport::default() };
         if self.is_clean() {
             self.check_clean()?;
             report.clean = true;

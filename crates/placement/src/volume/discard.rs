@@ -9,6 +9,7 @@ use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockW
 use siftfs_ext4::{set_marker, set_own_bytes};
 use siftfs_log::{EpochKey, HostRecord, HostState, OPEN_END};
 use siftfs_registry::Left;
+use siftfs_service::replay_redo;
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HostSlots, Media, erase_headers, erase_record_area, read_media,
 };
@@ -37,8 +38,11 @@ pub enum Discarded {
 /// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from; `Refused` if a
 /// log was given that belongs to another volume, and then nothing is changed.
 pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
-    match Volume::read(media.clone(), true) {
-        Ok(volume) => empty_log(&volume, clock).map(|()| Discarded::Emptied),
+    match Volume::read_header(media.clone(), true) {
+        Ok(volume) => {
+            empty_redo(&volume)?;
+            empty_log(&volume, clock).map(|()| Discarded::Emptied)
+        }
         // A log or a record area was given, and it is not this volume's: the right one may be
         // somewhere.
         Err(error @ Error::Refused(_)) if media.log.is_some() && !area_is_lost(&media) => {
@@ -69,6 +73,18 @@ fn forget_log(media: &Media) -> Result<()> {
 fn area_is_lost(media: &Media) -> bool {
     let view = read_media(&*media.area, media.log.as_deref());
     media.bytes.is_none() && view.is_ok_and(|view| view.header.record_area().is_some())
+}
+
+/// What the redo lane has is brought home, as far as it is whole; else it is given up, too.
+fn empty_redo(volume: &Volume) -> Result<()> {
+    match replay_redo(&volume.media, &volume.view) {
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::warn!(%error, "the redo lane is given up");
+            let redo = volume.media.redo(&volume.view);
+            redo.map_or(Ok(()), |redo| redo.format(nonce()?))
+        }
+        replayed => replayed.map(drop),
+    }
 }
 
 fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {

@@ -8,10 +8,10 @@ use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
     AreaLink, COMPAT_RESERVED, EpochKey, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG,
-    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, JournalData, LaneEntry, LaneMedium, OPEN_END,
-    RECORD_AREA_LANE, ServiceRecord, StaticHeader,
+    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, INCOMPAT_REDO_LANE, JournalData, LaneEntry,
+    LaneMedium, MIN_REDO_LANE, OPEN_END, RECORD_AREA_LANE, RedoRegion, ServiceRecord, StaticHeader,
 };
-use siftfs_volume::{AreaSuper, Media, format_headers, format_record_area};
+use siftfs_volume::{AreaSuper, Media, RedoMedium, format_headers, format_record_area};
 
 /// Smallest journal in bytes: a quarter of it must hold one operation with room to spare.
 const MIN_JOURNAL: u64 = 2 << 20;
@@ -19,6 +19,8 @@ const MIN_JOURNAL: u64 = 2 << 20;
 const MIN_LANE: u64 = 1 << 20;
 /// Smallest lane in a record area in bytes: two of the longest records, and a sentinel.
 const MIN_RECORD_AREA: u64 = 256 << 10;
+/// Largest redo lane in bytes.
+const MAX_REDO_LANE: u64 = 16 << 30;
 /// Smallest area in bytes.
 const MIN_AREA: u64 = 8 << 20;
 
@@ -34,6 +36,8 @@ pub(crate) struct Layout {
     lanes: u16,
     /// Length of the lane in the record area, on a medium of its own.
     record_area: Option<u64>,
+    /// Length of the redo lane; 0 without one.
+    redo: u64,
     journal_data: JournalData,
     /// The area's blocks are reserved in its file.
     reserved: bool,
@@ -53,9 +57,23 @@ fn split(log: u64, lanes: u16) -> (u64, u64, u64) {
     (journal, lane, 2 * HEADER_LEN + journal + lane * u64::from(lanes))
 }
 
-/// Lanes on block storage: with a record area, 16 in all.
+/// Lanes on block storage: with a record area and a redo lane, 16 in all.
 fn lanes(opts: &MkfsOptions) -> u16 {
-    opts.lanes.clamp(1, if opts.record_area.is_some() { 15 } else { 16 })
+    let others = u16::from(opts.record_area.is_some()) + u16::from(opts.redo_lane.is_some());
+    opts.lanes.clamp(1, 16 - others)
+}
+
+/// Length of the redo lane; 0 without one.
+fn redo(opts: &MkfsOptions) -> Result<u64> {
+    let Some(size) = opts.redo_lane else { return Ok(0) };
+    let len = down(size);
+    if !(MIN_REDO_LANE..=MAX_REDO_LANE).contains(&len) {
+        let (least, most) = (MIN_REDO_LANE >> 20, MAX_REDO_LANE >> 20);
+        return Err(Error::Refused(format!(
+            "a redo lane of {size} bytes: it has {least}M at least, and {most}M at most (--redo-lane)"
+        )));
+    }
+    Ok(len)
 }
 
 /// Length of the lane in the record area.
@@ -88,7 +106,9 @@ impl Layout {
                 least.div_ceil(1024)
             )));
         }
+        let redo = redo(opts)?;
         let (journal, lane, behind) = split(log, lanes);
+        let behind = behind + redo;
         if total < behind + MIN_AREA {
             let least = behind + MIN_AREA;
             return Err(Error::Refused(format!(
@@ -101,14 +121,26 @@ impl Layout {
         let journal_data = opts.journal_data;
         let (record_area, reserved) = (record_area(opts)?, opts.reserve);
         let base = area;
-        Ok(Self { area, base, journal, lane, lanes, record_area, journal_data, reserved, total })
+        Ok(Self {
+            area,
+            base,
+            journal,
+            lane,
+            lanes,
+            record_area,
+            redo,
+            journal_data,
+            reserved,
+            total,
+        })
     }
 
     /// The log on a device of its own, of which it takes `log` bytes; `area` is the file system's
     /// length.
     pub fn apart(area: u64, log: u64, opts: &MkfsOptions) -> Result<Self> {
         let lanes = lanes(opts);
-        let least = 2 * HEADER_LEN + MIN_JOURNAL + MIN_LANE * u64::from(lanes);
+        let redo = redo(opts)?;
+        let least = 2 * HEADER_LEN + MIN_JOURNAL + MIN_LANE * u64::from(lanes) + redo;
         if down(log) < least {
             return Err(Error::Refused(format!(
                 "a log of {log} bytes is too small: with {lanes} lane(s) it needs at least {least} \
@@ -123,11 +155,23 @@ impl Layout {
             )));
         }
         let (area, log) = (down(area), down(log));
-        let (journal, lane, total) = split(log - 2 * HEADER_LEN, lanes);
+        let (journal, lane, behind) = split(log - 2 * HEADER_LEN - redo, lanes);
+        let total = behind + redo;
         let journal_data = opts.journal_data;
         let (record_area, reserved) = (record_area(opts)?, opts.reserve);
         let base = 0;
-        Ok(Self { area, base, journal, lane, lanes, record_area, journal_data, reserved, total })
+        Ok(Self {
+            area,
+            base,
+            journal,
+            lane,
+            lanes,
+            record_area,
+            redo,
+            journal_data,
+            reserved,
+            total,
+        })
     }
 
     fn header(&self, volume: [u8; 16], area: [u8; 16]) -> StaticHeader {
@@ -153,10 +197,13 @@ impl Layout {
             owner: 0,
         });
         let bytes = if record_area.is_some() { INCOMPAT_RECORD_AREA } else { 0 };
+        let offset = first_lane + self.lane * u64::from(self.lanes);
+        let redo = (self.redo > 0).then_some(RedoRegion { offset, len: self.redo });
+        let atomic = if redo.is_some() { INCOMPAT_REDO_LANE } else { 0 };
         StaticHeader {
             compat: if self.reserved { COMPAT_RESERVED } else { 0 },
             ro_compat: 0,
-            incompat: external | copy | bytes,
+            incompat: external | copy | bytes | atomic,
             volume,
             area_uuid: area,
             area_offset: 0,
@@ -165,6 +212,7 @@ impl Layout {
             journal_len: self.journal,
             header_offsets: [self.base, self.total - HEADER_LEN],
             lanes: (0..self.lanes).map(lane).chain(record_area).collect(),
+            redo,
         }
     }
 }
@@ -193,6 +241,9 @@ pub(crate) fn write_log(
     if let Some(bytes) = &media.bytes {
         format_record_area(&**bytes, &header)?;
     }
+    if let Some(redo) = RedoMedium::of(media, &header) {
+        redo.format(nonce()?)?;
+    }
     format_headers(dev, &header, &host, &service)?;
     if media.log.is_some() {
         let view = media.read()?;
@@ -205,6 +256,7 @@ pub(crate) fn write_log(
         journal_bytes: layout.journal,
         staging_bytes: layout.lane * u64::from(layout.lanes),
         lanes: layout.lanes,
+        redo_lane_bytes: layout.redo,
         record_area: layout.record_area.zip(media.bytes.as_deref()).map(report_area),
         journal_data: layout.journal_data.to_string(),
         reserved: header.reserved(),

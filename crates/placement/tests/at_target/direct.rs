@@ -79,7 +79,7 @@ pub fn put(
     Ok(reply.written().unwrap())
 }
 
-fn give_back(session: &Arc<dyn FileService>, lease: LeaseId) -> Result<(), i32> {
+pub fn give_back(session: &Arc<dyn FileService>, lease: LeaseId) -> Result<(), i32> {
     ask(session, Request::LeaseReturn { lease }).map(drop)
 }
 
@@ -101,15 +101,15 @@ pub fn home(direct: &siftfs_proto::Direct, offset: u64) -> u64 {
 }
 
 /// What a program with a lease has: the file, its lease, what is granted, and the way there.
-struct Lane {
-    ino: u32,
-    handle: Handle,
-    lease: LeaseId,
-    direct: siftfs_proto::Direct,
-    attached: Queue,
+pub struct Lane {
+    pub ino: u32,
+    pub handle: Handle,
+    pub lease: LeaseId,
+    pub direct: siftfs_proto::Direct,
+    pub attached: Queue,
 }
 
-fn lane(machine: &Machine, program: &Program, name: &str, bytes: &[u8]) -> Lane {
+pub fn lane(machine: &Machine, program: &Program, name: &str, bytes: &[u8]) -> Lane {
     let (attr, handle) = make(&program.session, name, bytes);
     let lease = lease(&program.session, handle).unwrap();
     let direct = direct(&program.session, lease, handle).unwrap();

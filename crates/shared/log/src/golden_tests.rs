@@ -6,7 +6,7 @@
 //! `SIFTFS_BLESS=1 cargo test` writes those that are missing. It never replaces one.
 
 use crate::header::tests::{
-    copy_header, external_header, host_record, service_record, static_header,
+    copy_header, external_header, host_record, redo_header, service_record, static_header,
 };
 use crate::record::tests::KEY;
 use crate::*;
@@ -54,12 +54,22 @@ fn header_blocks() {
     check_header("static", &static_header().encode()[..]);
     check_header("static-external", &external_header().encode()[..]);
     check_header("static-copy", &copy_header().encode()[..]);
+    check_header("static-redo", &redo_header().encode()[..]);
     let link = AreaLink { volume: *b"volume-uuid-0001", epoch: Epoch(4) };
     check_header("link", &link.encode());
     check_header("host", &host_record().encode()[..]);
     let naming = crate::registry::tests::naming();
     check("host-registry", REGISTRY_VERSION, &naming.encode()[..]);
     check_header("service", &service_record().encode()[..]);
+}
+
+#[test]
+fn redo_lane() {
+    let version = u32::from(crate::redo::VERSION);
+    check("redo-slot", version, &crate::redo::tests::SLOT.encode());
+    let writes: [(u64, &[u8]); 2] = [(4096, &[7; 5000]), (77, b"abc")];
+    let record = crate::redo::tests::encoded(&crate::redo::tests::PLACE, &writes);
+    check("redo-record", version, &record);
 }
 
 fn name_ops() -> Vec<Item> {

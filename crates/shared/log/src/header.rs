@@ -1,9 +1,8 @@
-//! The header: static part, host slots, service slots.
+//! The header: static part and host slots.
 
-use crate::record::COMPACT_UNIT;
 use crate::registry::{RawRegistry, RegistryName};
-use crate::{Checked, EpochKey, Invalid, JournalData, MAX_LANES};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, TxnSeq, corrupt};
+use crate::{Checked, EpochKey, Invalid, JournalData, MAX_LANES, RedoRegion};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,7 +28,7 @@ pub const COMPAT_RESERVED: u32 = 1;
 pub const KNOWN_RO_COMPAT: u32 = 0;
 /// Features without which a volume is refused.
 pub const KNOWN_INCOMPAT: u32 =
-    INCOMPAT_EXTERNAL_LOG | INCOMPAT_JOURNAL_COPY | INCOMPAT_RECORD_AREA;
+    INCOMPAT_EXTERNAL_LOG | INCOMPAT_JOURNAL_COPY | INCOMPAT_RECORD_AREA | INCOMPAT_REDO_LANE;
 /// Incompatible feature: the area lies on a device of its own, from its first byte on. All other
 /// places are on the device that holds the header; what the header says of the area's length is
 /// what it was when the log was made.
@@ -38,6 +37,8 @@ pub const INCOMPAT_EXTERNAL_LOG: u32 = 1;
 pub const INCOMPAT_JOURNAL_COPY: u32 = 2;
 /// Incompatible feature: the last lane is a record area, on byte-addressable memory of its own.
 pub const INCOMPAT_RECORD_AREA: u32 = 4;
+/// Incompatible feature: a row behind those of the lanes is the redo lane, which the target writes.
+pub const INCOMPAT_REDO_LANE: u32 = 8;
 /// Bit of ext4's `s_feature_incompat` that keeps others away while the log may hold state (R15).
 pub const EXT4_MARKER: u32 = 0x2000_0000;
 /// [`HostRecord::lane_ends`] of a lane that is being written.
@@ -45,12 +46,10 @@ pub const OPEN_END: u64 = u64::MAX;
 
 const STATIC_MAGIC: [u8; 8] = *b"SIFTvol\x01";
 const HOST_MAGIC: [u8; 8] = *b"SIFThst\x01";
-const SERVICE_MAGIC: [u8; 8] = *b"SIFTsvc\x01";
-/// A service record, in errors.
-const SERVICE: &str = "service record";
 const MEDIUM_BLOCK: u16 = 1;
 const MEDIUM_BYTES: u16 = 2;
 const LANE_RUNTIME: u16 = 1;
+const LANE_REDO: u16 = 2;
 const LANE_ACTIVE: u16 = 1;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -117,24 +116,6 @@ struct RawHost {
 }
 const _: () = assert!(size_of::<RawHost>() == BLOCK_SIZE);
 
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct RawService {
-    magic: [u8; 8],
-    version: U32,
-    lane_count: U32,
-    seq: U64,
-    epoch: U64,
-    journal_tail: U64,
-    next_seq: U64,
-    ops_cut: U64,
-    staged_cut: U64,
-    lane_tails: [U64; MAX_LANES],
-    reserved: [u8; 3900],
-    crc: U32,
-}
-const _: () = assert!(size_of::<RawService>() == BLOCK_SIZE);
-
 /// What a lane lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneMedium {
@@ -184,6 +165,8 @@ pub struct StaticHeader {
     pub header_offsets: [u64; 2],
     /// Lanes, at least one, in the order of their ids.
     pub lanes: Vec<LaneEntry>,
+    /// The redo lane, if there is one; its row lies behind those of the lanes.
+    pub redo: Option<RedoRegion>,
 }
 
 /// What the log is for, as the host last said.
@@ -230,31 +213,12 @@ pub struct HostRecord {
     pub registry: Option<RegistryName>,
 }
 
-/// The Service's record, written at reclamation.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ServiceRecord {
-    /// Counts service records; the highest is the newest.
-    pub seq: u64,
-    /// Epoch of the Service that wrote it.
-    pub epoch: Epoch,
-    /// Position of the journal's tail: the end of the newest checkpointed record.
-    pub journal_tail: u64,
-    /// Sequence number of the first transaction after the tail.
-    pub next_seq: TxnSeq,
-    /// `ops_cut` of the newest checkpointed transaction.
-    pub ops_cut: Lsn,
-    /// `staged_cut` of the newest checkpointed transaction.
-    pub staged_cut: Lsn,
-    /// Per lane, the end of the newest record contained in a checkpointed transaction.
-    pub lane_tails: Vec<u64>,
-}
-
-fn lanes_u64(values: &[u64]) -> [U64; MAX_LANES] {
+pub(crate) fn lanes_u64(values: &[u64]) -> [U64; MAX_LANES] {
     assert!(!values.is_empty() && values.len() <= MAX_LANES, "1 to 16 lanes");
     std::array::from_fn(|i| values.get(i).copied().unwrap_or(0).into())
 }
 
-fn lanes_vec(values: &[U64; MAX_LANES], count: u32, what: &str) -> Result<Vec<u64>> {
+pub(crate) fn lanes_vec(values: &[U64; MAX_LANES], count: u32, what: &str) -> Result<Vec<u64>> {
     let n = count as usize;
     match values.get(..n) {
         Some(v) if n > 0 => Ok(v.iter().map(|x| x.get()).collect()),
@@ -264,7 +228,7 @@ fn lanes_vec(values: &[U64; MAX_LANES], count: u32, what: &str) -> Result<Vec<u6
 
 /// Checks magic, checksum and version of one header block, in this order. `newest` is the highest
 /// version of this kind of block that this build knows.
-fn open_block<'a, T>(
+pub(crate) fn open_block<'a, T>(
     block: &'a [u8; BLOCK_SIZE],
     magic: &[u8; 8],
     newest: u32,
@@ -296,7 +260,7 @@ where
 }
 
 /// The block's bytes with the checksum in its last four.
-fn seal<T: IntoBytes + Immutable>(raw: &T) -> Box<[u8; BLOCK_SIZE]> {
+pub(crate) fn seal<T: IntoBytes + Immutable>(raw: &T) -> Box<[u8; BLOCK_SIZE]> {
     let mut block = Box::new([0u8; BLOCK_SIZE]);
     block.copy_from_slice(raw.as_bytes());
     let (body, crc) = block.split_last_chunk_mut().expect("a block is longer than a checksum");
@@ -318,13 +282,15 @@ impl StaticHeader {
     /// this build knows, lanes in order, and a geometry in which no two regions overlap.
     fn check(&self) -> Result<()> {
         check_features(self.incompat)?;
-        if self.lanes.is_empty() || self.lanes.len() > MAX_LANES {
+        if self.lanes.is_empty() || self.lanes.len() + usize::from(self.redo.is_some()) > MAX_LANES
+        {
             return Err(corrupt("header", format!("{} lanes", self.lanes.len())));
         }
         if let Some((row, lane)) = (0..).zip(&self.lanes).find(|(row, lane)| lane.id.0 != *row) {
             return Err(corrupt("header", format!("lane {row} has id {}", lane.id.0)));
         }
         self.check_record_area()?;
+        self.check_redo()?;
         self.check_geometry()
     }
 
@@ -374,6 +340,13 @@ impl StaticHeader {
             slot.len = lane.len.into();
             slot.owner = lane.owner.into();
         }
+        let behind = raw.lanes.get_mut(self.lanes.len());
+        if let (Some(redo), Some(slot)) = (&self.redo, behind) {
+            slot.id = (self.lanes.len() as u16).into();
+            (slot.medium, slot.kind) = (MEDIUM_BLOCK.into(), LANE_REDO.into());
+            (slot.state, slot.offset) = (LANE_ACTIVE.into(), redo.offset.into());
+            slot.len = redo.len.into();
+        }
         seal(&raw)
     }
 
@@ -391,6 +364,10 @@ impl StaticHeader {
         for (i, row) in rows.iter().enumerate() {
             lanes.push(decode_lane(i, row)?);
         }
+        let redo = match raw.incompat.get() & INCOMPAT_REDO_LANE {
+            0 => None,
+            _ => Some(decode_redo_row(count, raw.lanes.get(count))?),
+        };
         let header = Self {
             compat: raw.compat.get(),
             ro_compat: raw.ro_compat.get(),
@@ -403,6 +380,7 @@ impl StaticHeader {
             journal_len: raw.journal_len.get(),
             header_offsets: raw.header_offsets.map(|o| o.get()),
             lanes,
+            redo,
         };
         header.check()?;
         Ok(header)
@@ -453,6 +431,7 @@ impl StaticHeader {
         ]);
         let here = self.lanes.iter().filter(|lane| lane.medium == LaneMedium::Block);
         all.extend(here.map(|l| (format!("lane {}", l.id.0), l.offset, l.len)));
+        all.extend(self.redo.map(|r| ("redo lane".to_string(), r.offset, r.len)));
         all
     }
 
@@ -508,6 +487,16 @@ fn decode_lane(row: usize, raw: &RawLane) -> Result<LaneEntry> {
         len: raw.len.get(),
         owner: raw.owner.get(),
     })
+}
+
+/// The row of the redo lane, which lies behind those of the lanes.
+fn decode_redo_row(row: usize, raw: Option<&RawLane>) -> Result<RedoRegion> {
+    let known = |raw: &&RawLane| {
+        let kind = (raw.medium.get(), raw.kind.get(), raw.state.get());
+        usize::from(raw.id.get()) == row && kind == (MEDIUM_BLOCK, LANE_REDO, LANE_ACTIVE)
+    };
+    let raw = raw.filter(known).ok_or_else(|| corrupt("header", "no row is a redo lane's"))?;
+    Ok(RedoRegion { offset: raw.offset.get(), len: raw.len.get() })
 }
 
 fn key(epoch: U64, nonce: U64) -> EpochKey {
@@ -589,58 +578,6 @@ impl HostRecord {
             )),
             _ => Ok(()),
         }
-    }
-}
-
-impl ServiceRecord {
-    /// Encodes the record.
-    ///
-    /// # Panics
-    /// If a reader would refuse it.
-    pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
-        self.check().expect("a service record is what its reader demands");
-        let mut raw = RawService::new_zeroed();
-        raw.magic = SERVICE_MAGIC;
-        raw.version = FORMAT_VERSION.into();
-        raw.lane_count = (self.lane_tails.len() as u32).into();
-        raw.seq = self.seq.into();
-        raw.epoch = self.epoch.0.into();
-        raw.journal_tail = self.journal_tail.into();
-        raw.next_seq = self.next_seq.0.into();
-        raw.ops_cut = self.ops_cut.0.into();
-        raw.staged_cut = self.staged_cut.0.into();
-        raw.lane_tails = lanes_u64(&self.lane_tails);
-        seal(&raw)
-    }
-
-    /// Decodes and checks a service slot.
-    pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
-        let raw =
-            open_block::<RawService>(block, &SERVICE_MAGIC, FORMAT_VERSION, |r| r.version.get())?;
-        let record = Self {
-            seq: raw.seq.get(),
-            epoch: Epoch(raw.epoch.get()),
-            journal_tail: raw.journal_tail.get(),
-            next_seq: TxnSeq(raw.next_seq.get()),
-            ops_cut: Lsn(raw.ops_cut.get()),
-            staged_cut: Lsn(raw.staged_cut.get()),
-            lane_tails: lanes_vec(&raw.lane_tails, raw.lane_count.get(), SERVICE)?,
-        };
-        record.check()?;
-        Ok(record)
-    }
-
-    /// What a service record must be, whether it is about to be written or was read.
-    fn check(&self) -> Result<()> {
-        let bad = |tail: u64, unit: u64| !tail.is_multiple_of(unit) || tail >= 1 << 62;
-        let lanes = self.lane_tails.iter().any(|tail| bad(*tail, COMPACT_UNIT));
-        if lanes || bad(self.journal_tail, BLOCK_BYTES) {
-            return Err(corrupt(SERVICE, "a tail that no ring can have"));
-        }
-        if self.next_seq.0 == 0 {
-            return Err(corrupt(SERVICE, "next transaction has number 0"));
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 use super::*;
-use crate::DecodeError;
+use crate::service_record::RawService;
 use crate::spec::{check, fields, says};
+use crate::{DecodeError, ServiceRecord};
+use siftfs_base::TxnSeq;
 
 pub(crate) fn static_header() -> StaticHeader {
     let lane = |id: u16, offset| LaneEntry {
@@ -22,6 +24,18 @@ pub(crate) fn static_header() -> StaticHeader {
         journal_len: 1 << 20,
         header_offsets: [16 << 20, (19 << 20) + HEADER_LEN],
         lanes: vec![lane(0, (17 << 20) + HEADER_LEN), lane(1, (18 << 20) + HEADER_LEN)],
+        redo: None,
+    }
+}
+
+/// The header of a log with a redo lane behind its lanes.
+pub(crate) fn redo_header() -> StaticHeader {
+    let redo = RedoRegion { offset: (19 << 20) + HEADER_LEN, len: 1 << 20 };
+    StaticHeader {
+        incompat: INCOMPAT_REDO_LANE,
+        header_offsets: [16 << 20, (20 << 20) + HEADER_LEN],
+        redo: Some(redo),
+        ..static_header()
     }
 }
 
@@ -296,4 +310,30 @@ fn reserved_blocks_are_a_compatible_feature() {
     let other = StaticHeader { compat: !COMPAT_RESERVED, ..static_header() };
     let read = StaticHeader::decode(&other.encode()).expect("valid");
     assert!(!read.reserved());
+}
+
+#[test]
+fn a_redo_lane_is_a_region_of_its_own() {
+    let header = redo_header();
+    assert_eq!(StaticHeader::decode(&header.encode()), Ok(header.clone()));
+    assert!(header.regions().iter().any(|(name, _, len)| name == "redo lane" && *len == 1 << 20));
+    let redo = |offset, len| Some(RedoRegion { offset, len });
+    let lane = header.lanes[1].offset;
+    let sixteen = (0..16).map(|id| LaneEntry { id: LaneId(id), ..header.lanes[0] }).collect();
+    let wrong = [
+        StaticHeader { redo: None, ..header.clone() },
+        StaticHeader { incompat: 0, ..header.clone() },
+        StaticHeader { redo: redo(lane, 1 << 20), ..header.clone() },
+        StaticHeader { redo: redo((19 << 20) + HEADER_LEN, 64 << 10), ..header.clone() },
+        StaticHeader { redo: redo((19 << 20) + HEADER_LEN + 1, 1 << 20), ..header.clone() },
+        StaticHeader { lanes: sixteen, ..header.clone() },
+    ];
+    for header in wrong {
+        assert!(matches!(header.check(), Err(Error::Corrupt { .. })), "{header:?}");
+    }
+    for header in [StaticHeader { redo: None, ..redo_header() }, header] {
+        let whole = header.redo.is_some();
+        let read = StaticHeader::decode(&header.encode_unchecked());
+        assert_eq!(read.is_ok(), whole, "{read:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The log format: header, staged transactions, background journal transactions.
+//! The log format: header, staged transactions, background journal transactions, redo lane.
 //!
 //! Declarations, encoders and decoders only; no I/O. `docs/spec/log-format.md` describes the
 //! same bytes in words. Whatever a decoder is given is hostile until checked: nothing here
@@ -23,7 +23,9 @@ mod key;
 mod link;
 mod record;
 mod record_area;
+mod redo;
 mod registry;
+mod service_record;
 #[cfg(test)]
 mod spec;
 mod sums;
@@ -40,7 +42,9 @@ pub use key::{EpochKey, LogKey};
 pub use link::*;
 pub use record::*;
 pub use record_area::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
+pub use redo::*;
 pub use registry::{MAX_REGISTRY_PATH, RegistryName};
+pub use service_record::ServiceRecord;
 pub use sums::{DATA_CHUNK, DataSums};
 pub use transaction::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 

@@ -1,5 +1,5 @@
 //! A volume's log on a device: finding and repairing the header, writing its slots, and reading
-//! lanes and journal back.
+//! lanes, journal and redo lane back.
 //!
 //! Formats come from `siftfs-log`. Nothing here knows what a staged item or a metadata image
 //! means. Everything read is checked; memory is bounded by the longest record.
@@ -13,6 +13,7 @@ mod journal;
 mod lane;
 mod media;
 mod record_area;
+mod redo;
 mod ring;
 mod slots;
 mod superblock;
@@ -26,6 +27,7 @@ pub use journal::{JournalEnd, JournalScanner};
 pub use lane::{LaneEnd, LaneRecord, LaneScanner, ScanData, check_lane_ends};
 pub use media::Media;
 pub use record_area::{RecordArea, erase_record_area, format_record_area};
+pub use redo::{RedoEnd, RedoMedium, RedoScanner};
 pub use ring::ReadCounts;
 pub use slots::{HostSlots, ServiceSlots};
 pub use superblock::AreaSuper;

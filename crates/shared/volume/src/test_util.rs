@@ -32,6 +32,7 @@ pub fn header() -> StaticHeader {
         journal_len: RING,
         header_offsets: [AREA, SIZE - HEADER_LEN],
         lanes: vec![lane],
+        redo: None,
     }
 }
 

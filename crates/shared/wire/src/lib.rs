@@ -31,9 +31,10 @@ pub use siftfs_status::{
     ServiceStatistics, Urgency,
 };
 pub use storage::{
-    Access, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_ALL_RUNS, GRANT_MAX_FRESH,
-    GRANT_MAX_RUNS, GrantRun, Place, QUEUE_WINDOW, SETTLED_MAX_RUNS, STORAGE_MAX_BLOCKS,
-    STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token, UNORDERED,
+    ATOMIC_MAX_RUNS, Access, AtomicRun, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_ALL_RUNS,
+    GRANT_MAX_FRESH, GRANT_MAX_RUNS, GrantRun, Place, QUEUE_WINDOW, SETTLED_MAX_RUNS,
+    STORAGE_MAX_BLOCKS, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, Token,
+    UNORDERED,
 };
 
 /// The block protocol.

@@ -2,8 +2,8 @@
 //! are part of the protocol's version; numbers are never used again for something else.
 
 use crate::{
-    Access, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
-    FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
+    Access, AtomicRun, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun,
+    FileRun, FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
     ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 use siftfs_base::Result;
@@ -57,7 +57,11 @@ variants!(BlockProtocol: StorageCall {
     11 => Revoke { lease, token },
     12 => Attach { version, token, queue, life },
     13 => Extend { lease, token, runs },
+    14 => AtomicWrite { transaction, commit, runs, blocks },
+    15 => AtomicAbort { transaction },
 });
+
+fields!(BlockProtocol: AtomicRun { offset, len });
 
 variants!(BlockProtocol: StorageAnswer {
     1 => Opened { log, record_area, devices },

@@ -8,9 +8,9 @@ use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_status::Persists;
 use siftfs_wire::{
-    Access, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun, FromService, GrantRun,
-    IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts, ServiceStatistics,
-    StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
+    Access, AtomicRun, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
+    FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
+    ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -124,6 +124,14 @@ pub fn storage_calls() -> Vec<StorageCall> {
         StorageCall::Settle { lease: 6, token: [0x3c; 32] },
         StorageCall::Revoke { lease: 7, token: [0xc3; 32] },
         StorageCall::Attach { version: 9, token: [0xa5; 32], queue: 3, life: 2 },
+        StorageCall::AtomicWrite {
+            transaction: 1 << 50,
+            commit: true,
+            runs: vec![AtomicRun { offset, len: 4100 }, AtomicRun { offset: 3, len: 7 }],
+            blocks: vec![block(1), block(2)],
+        },
+        StorageCall::AtomicWrite { transaction: 1, commit: false, runs: vec![], blocks: vec![] },
+        StorageCall::AtomicAbort { transaction: u64::MAX },
     ]
 }
 

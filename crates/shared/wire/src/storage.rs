@@ -67,6 +67,18 @@ pub struct Place {
     pub first: u64,
 }
 
+/// Ranges that one [`StorageCall::AtomicWrite`] names at most.
+pub const ATOMIC_MAX_RUNS: usize = 1024;
+
+/// Bytes of the area that an atomic write changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicRun {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
 /// Fresh blocks that one grant names at most.
 pub const GRANT_MAX_FRESH: u64 = 1 << 20;
 
@@ -245,6 +257,29 @@ pub enum StorageCall {
         /// Connections of one life share the order of the grant's requests. A newer life than there
         /// was begins with no request, and ends the older ones.
         life: u64,
+    },
+    /// Of a queue: adds bytes to a transaction, which begins with that if it was not there. Nothing
+    /// shows it before it is committed; then it is durable, and a read or a power cut finds all of
+    /// it or nothing. A call that fails drops the transaction, and so does a newer life. If a commit
+    /// fails with anything but a refusal, `EFBIG`, `EAGAIN` or `EOPNOTSUPP`, it may be there.
+    ///
+    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one. `EFBIG`: the transaction
+    /// is too large. `EAGAIN`: there are too many.
+    AtomicWrite {
+        /// What the program calls it, among those of the grant.
+        transaction: u64,
+        /// This is all of it: it is committed when this is answered.
+        commit: bool,
+        /// Where the bytes belong, [`ATOMIC_MAX_RUNS`] ranges at most.
+        runs: Vec<AtomicRun>,
+        /// The bytes of all ranges one behind the other, [`STORAGE_MAX_BLOCKS`] at most. The last
+        /// block is filled with zeros.
+        blocks: Vec<SharedBlock>,
+    },
+    /// Of a queue: drops a transaction.
+    AtomicAbort {
+        /// Which one.
+        transaction: u64,
     },
 }
 

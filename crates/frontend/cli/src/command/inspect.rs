@@ -7,7 +7,7 @@ use crate::show::failure::{DAMAGED, OPERATIONAL, Outcome};
 use crate::show::human::count;
 use crate::show::output::print;
 use crate::show::output::print_json;
-use siftfs_fsck::{DigestView, Inspection, LaneView, Severity};
+use siftfs_fsck::{DigestView, Inspection, LaneView, RedoLaneView, Severity};
 use siftfs_placement::open_media_for;
 use std::fmt::Write;
 use std::path::Path;
@@ -79,6 +79,9 @@ fn text(volume: &Path, i: &Inspection) -> String {
         );
     }
     i.lanes.iter().for_each(|l| lane(&mut t, l));
+    if let Some(redo) = &i.redo_lane {
+        let _ = writeln!(t, "{}", redo_lane(redo));
+    }
     journal(&mut t, i);
     for f in i.findings.iter().filter(|f| f.severity > Severity::Info) {
         let _ = writeln!(t, "finding     {} ({})", f.text, f.code);
@@ -94,6 +97,18 @@ fn superblock(i: &Inspection) -> &'static str {
         (true, true, true) => "carries the marker: nothing but SiftFS may use the volume",
         (true, true, false) => "plain ext4, no marker",
     }
+}
+
+fn redo_lane(l: &RedoLaneView) -> String {
+    let (of, bytes) = (show_size(l.len), show_size(l.bytes));
+    format!(
+        "redo lane   positions {} to {} of {of}, slot {}: {} transactions with {bytes}, from number {} on",
+        l.tail,
+        l.end,
+        l.seq,
+        count(l.transactions),
+        l.next_transaction
+    )
 }
 
 fn lane(t: &mut String, l: &LaneView) {

@@ -32,6 +32,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         log: a.log.clone(),
         record_area_at: a.area.record_area.clone(),
         record_area: a.area.record_area_size,
+        redo_lane: a.redo_lane,
         reserve: a.reserve,
         force: a.force,
     };
@@ -53,6 +54,7 @@ pub fn adopt(a: &Adopt) -> Outcome {
         journal_data: a.journal_data,
         record_area_at: a.area.record_area.clone(),
         record_area: a.area.record_area_size,
+        redo_lane: a.redo_lane,
         force: a.force,
         ..MkfsOptions::default()
     };
@@ -119,6 +121,9 @@ fn show_made(
     if let Some(area) = &report.record_area {
         let (at, bytes) = (&area.place, show_size(area.bytes));
         place.push_str(&format!("; the record area is {at} ({bytes}, {})", area.promise));
+    }
+    if report.redo_lane_bytes > 0 {
+        place.push_str(&format!("; a redo lane of {}", show_size(report.redo_lane_bytes)));
     }
     if report.reserved {
         place.push_str("; its blocks are reserved");
@@ -208,6 +213,10 @@ pub fn recover(a: &Recover) -> Outcome {
             report.staged_found,
             report.orphans
         ))?;
+    }
+    if report.redo_transactions > 0 && !a.json {
+        let (volume, n) = (a.volume.display(), report.redo_transactions);
+        say(format_args!("{volume}: {n} atomic writes of the redo lane replayed"))?;
     }
     show_logs(a, &report.private_logs)?;
     Ok(0)

@@ -145,6 +145,10 @@ pub struct Mkfs {
     /// SIFT paper, for comparison)
     #[arg(long, value_name = "FORM", default_value = "ref")]
     pub journal_data: siftfs_placement::JournalData,
+    /// Make a redo lane of this size, such as 64M, in which `siftfs device` makes atomic writes of
+    /// programs durable; without it their hosts do. Besides --log-size, with --log a part of it
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub redo_lane: Option<u64>,
     /// Give the volume's file all of its blocks now, so that nothing can lack space below later
     #[arg(long)]
     pub reserve: bool,
@@ -178,6 +182,9 @@ pub struct Adopt {
     /// SIFT paper, for comparison)
     #[arg(long, value_name = "FORM", default_value = "ref")]
     pub journal_data: siftfs_placement::JournalData,
+    /// Make a redo lane of this size, such as 64M, within the log: see mkfs
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub redo_lane: Option<u64>,
     /// Overwrite what is in the files or devices of the log and the record area
     #[arg(long)]
     pub force: bool,

@@ -21,9 +21,15 @@ use std::sync::Arc;
 
 /// A new volume on a disk of this size.
 pub fn volume(size: u64) -> FaultDevice {
+    volume_with(size, None)
+}
+
+/// A new volume, perhaps with a redo lane of these bytes.
+pub fn volume_with(size: u64, redo_lane: Option<u64>) -> FaultDevice {
     let disk = Arc::new(FaultDevice::new(size, 1));
     let any: Arc<dyn Device> = disk.clone();
-    let opts = MkfsOptions { log_size: Some(6 << 20), lanes: 1, ..MkfsOptions::default() };
+    let log_size = Some(6 << 20);
+    let opts = MkfsOptions { log_size, lanes: 1, redo_lane, ..MkfsOptions::default() };
     mkfs_on(any, &opts).expect("mkfs");
     FaultDevice::from_image(disk.contents(), 1)
 }

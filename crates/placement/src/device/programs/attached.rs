@@ -1,6 +1,7 @@
 //! A program's connection: its queues, and their requests, each under its grant.
 
 use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
+use crate::device::programs::atomic::Redo;
 use crate::device::programs::grant::Grant;
 use crate::device::programs::grants::{Found, TERM, Tokens};
 use crate::device::programs::queue::{Turn, Waits};
@@ -50,7 +51,12 @@ struct Space {
 
 impl Space {
     fn of(call: &StorageCall, room: &Arc<AtomicUsize>) -> Result<Self> {
-        let blocks = if let StorageCall::Write { blocks, .. } = call { blocks.len() } else { 0 };
+        let blocks = match call {
+            StorageCall::Write { blocks, .. } | StorageCall::AtomicWrite { blocks, .. } => {
+                blocks.len()
+            }
+            _ => 0,
+        };
         let bytes = blocks * BLOCK_SIZE;
         let before = room.fetch_add(bytes, Ordering::AcqRel);
         let space = Self { room: room.clone(), bytes };
@@ -111,7 +117,13 @@ impl Attached {
         }
         match grant.life.fetch_max(life, Ordering::AcqRel) {
             0 => self.tokens.counts.opened(),
-            before if before < life => self.tokens.counts.further_life(),
+            before if before < life => {
+                // Nobody knows what of them has come. No call of this life is there yet.
+                let table = grant.table();
+                table.iter().flat_map(|table| &table.redo).for_each(Redo::abort_all);
+                drop(table);
+                self.tokens.counts.further_life();
+            }
             _ => {}
         }
         queues.insert(queue, Open { grant, life });
@@ -318,6 +330,20 @@ pub(super) fn by_grant(
                 grant.unflushed.store(true, Ordering::Release);
             }
             flushed.map(|()| StorageAnswer::Done)
+        }
+        StorageCall::AtomicWrite { transaction, commit, runs, blocks } => {
+            if !table.write {
+                let what = "an atomic write by one who may only read";
+                return Err(Error::Refused(what.into()));
+            }
+            // What fails may be there after the next opening.
+            grant.written.fetch_or(commit, Ordering::AcqRel);
+            let written = table.write_atomic((transaction, commit), (&runs, &blocks), &grant.fresh);
+            written.map(|()| StorageAnswer::Done)
+        }
+        StorageCall::AtomicAbort { transaction } => {
+            table.redo.iter().for_each(|redo| redo.abort(transaction));
+            Ok(StorageAnswer::Done)
         }
         _ => Err(Error::Refused("a call that is no program's".into())),
     }

@@ -140,6 +140,13 @@ impl Fresh {
         }
     }
 
+    /// Was a block of these bytes of the area granted as a fresh one? Whether the file has it
+    /// durably since then is for the host to say, with its next grant.
+    pub fn meets(&self, bytes: &Range<u64>) -> bool {
+        let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
+        lock(&self.own).as_ref().is_some_and(|own| own.meeting(&blocks).next().is_some())
+    }
+
     /// These bytes of the area were written for the program, and the rest of the blocks that they
     /// lie in is the file's, too.
     pub fn note_written(&self, bytes: &Range<u64>) {

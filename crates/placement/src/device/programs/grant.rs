@@ -83,7 +83,13 @@ impl Grant {
 
     /// Reads at a byte of the device. Fresh blocks that were not written are zeros.
     pub fn read(&self, table: &Table, place: u64, len: u32) -> Result<StorageAnswer> {
-        calls::read_by(len, |bytes| self.fill(table, place, bytes))
+        calls::read_by(len, |bytes| {
+            // Before the blocks are read: a checkpoint must not come between.
+            let committed = table.hold();
+            self.fill(table, place, bytes)?;
+            committed.iter().for_each(|held| held.patch(place - table.area.start, bytes));
+            Ok(())
+        })
     }
 
     /// Fills the buffer with the file's bytes that lie at a byte of the device.
@@ -132,9 +138,15 @@ impl Grant {
         Ok(())
     }
 
-    /// Writes at a byte of the device. What a block keeps beside that is read first, and of a fresh
-    /// block it is zeros.
+    /// Writes at a byte of the device, behind what is committed of its blocks. What a block keeps
+    /// beside that is read first, and of a fresh block it is zeros.
     pub fn write(&self, table: &Table, place: u64, data: &[u8], durable: bool) -> Result<()> {
+        let at = place - table.area.start;
+        let write = || self.write_home(table, place, data, durable);
+        table.write_beside(&(at..at + data.len() as u64), write)
+    }
+
+    fn write_home(&self, table: &Table, place: u64, data: &[u8], durable: bool) -> Result<()> {
         let whole = |at: u64| (at - table.area.start).is_multiple_of(BLOCK_BYTES);
         let end = place + data.len() as u64;
         if whole(place) && whole(end) {
@@ -192,7 +204,8 @@ impl Grant {
         let waited = self.queue.close();
         match table.take() {
             Some(ended) => {
-                let settled = self.settle_on(Some(&*ended.device));
+                let drained = ended.drain();
+                let settled = drained.and_then(|()| self.settle_on(Some(&*ended.device)));
                 self.flushed.store(settled.is_ok(), Ordering::Release);
                 Ended { waited, settled }
             }

@@ -3,6 +3,7 @@
 
 use crate::device::calls::lock;
 use crate::device::permissions::{Memory, Owner, Permissions};
+use crate::device::programs::atomic::Redo;
 use crate::device::programs::attached::dismiss;
 use crate::device::programs::counts::Counts;
 use crate::device::programs::fresh::{Fresh, Report};
@@ -10,6 +11,7 @@ use crate::device::programs::grant::{Ended, Grant};
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;
+use siftfs_service::RedoLane;
 use siftfs_wire::{Carried, GRANT_ALL_RUNS, GRANT_MAX_RUNS, GrantRun, ProgramStatistics, Token};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -256,6 +258,10 @@ struct Own {
     /// Made with the first grant.
     permissions: Option<Arc<Permissions>>,
     fresh: u64,
+    /// Of the volume, for what is granted from now on.
+    redo: Option<Arc<RedoLane>>,
+    /// Grants that have got it.
+    redo_owners: u64,
 }
 
 /// A grant, and of which file it is.
@@ -283,6 +289,11 @@ impl HostGrants {
     /// Where programs reach this process, if that is not where hosts do.
     pub fn programs(&self) -> Option<String> {
         self.tokens.programs()
+    }
+
+    /// What is granted to be written from now on has this redo lane, or none.
+    pub fn set_redo(&self, redo: Option<Arc<RedoLane>>) {
+        lock(&self.own).redo = redo;
     }
 
     /// Grants these blocks of the area, which lies on `device` at these bytes, to be read and, if
@@ -313,7 +324,11 @@ impl HostGrants {
         }
         let permissions = own.permissions(blocks, &self.tokens.scratch)?;
         let owner = own.give(&permissions, (file, write), &runs)?;
-        let table = Table { device: device.clone(), area, permissions, owner, write };
+        own.redo_owners += 1;
+        let redo = own.redo.clone().filter(|_| write);
+        let redo = redo.map(|lane| Redo::new(lane, own.redo_owners));
+        let device = device.clone();
+        let table = Table { device, area, permissions, owner, write, redo };
         let grant = Arc::new(Grant::new(token, table, fresh));
         own.fresh = all_fresh;
         own.by_lease.insert(lease, Leased { grant: grant.clone(), file, runs: runs.len() });
@@ -333,7 +348,7 @@ impl HostGrants {
     ) -> Result<()> {
         let runs = in_order(runs, (area.end - area.start) / BLOCK_BYTES)?;
         let mut own = lock(&self.own);
-        let Own { by_lease, files, permissions, fresh } = &mut *own;
+        let Own { by_lease, files, permissions, fresh, .. } = &mut *own;
         let leased = by_lease.get_mut(&lease);
         let leased = leased.filter(|leased| leased.grant.token == *token && leased.grant.lasts());
         let leased = leased.ok_or(Error::Posix(libc::ESTALE))?;

@@ -1,5 +1,6 @@
 //! Programs to which hosts have granted blocks of the area.
 
+mod atomic;
 mod attached;
 mod counts;
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! The blocks of the area that a grant names.
 
 use crate::device::permissions::{Checked, Owner, Permissions};
-use siftfs_base::{BLOCK_BYTES, Error, Result};
+use crate::device::programs::atomic::Redo;
+use crate::device::programs::fresh::Fresh;
+use siftfs_base::{BLOCK_BYTES, Error, Result, SharedBlock};
 use siftfs_device::Device;
+use siftfs_service::Held;
+use siftfs_wire::AtomicRun;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,6 +20,8 @@ pub(super) struct Table {
     pub owner: Owner,
     /// They may be written, too.
     pub write: bool,
+    /// Where atomic writes go first, if the volume has a redo lane.
+    pub redo: Option<Redo>,
 }
 
 impl Table {
@@ -41,6 +47,52 @@ impl Table {
             Checked::Unwritten(blocks) => Ok(blocks),
             Checked::Refused => Err(Error::Refused(format!("blocks of bytes {bytes:?}"))),
         }
+    }
+
+    /// Adds to a transaction, and perhaps commits it. Each of the ranges is checked as one of a plain
+    /// write is, and the grant keeps its blocks until its end, for which this call is waited.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one: what is committed
+    /// in it would be gone with a target that dies before the host has journaled that the block is
+    /// written (rule R30).
+    pub fn write_atomic(
+        &self,
+        named: (u64, bool),
+        (runs, blocks): (&[AtomicRun], &[SharedBlock]),
+        fresh: &Fresh,
+    ) -> Result<()> {
+        let redo = self.redo.as_ref().ok_or(Error::Posix(libc::EOPNOTSUPP))?;
+        redo.write(named, (runs, blocks), |run| {
+            self.place(run.offset, run.len.into())?;
+            match fresh.meets(&(run.offset..run.offset + u64::from(run.len))) {
+                false => Ok(()),
+                true => Err(Error::Posix(libc::EOPNOTSUPP)),
+            }
+        })
+    }
+
+    /// What is committed, as it is while this is held; `None` without a redo lane.
+    pub fn hold(&self) -> Option<Held<'_>> {
+        self.redo.as_ref().map(Redo::hold)
+    }
+
+    /// Does a plain write of these bytes of the area, behind what is committed of their blocks
+    /// (rule R33).
+    pub fn write_beside(
+        &self,
+        bytes: &Range<u64>,
+        write: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        match &self.redo {
+            Some(redo) => redo.write_beside(bytes, write),
+            None => write(),
+        }
+    }
+
+    /// Nothing more comes of the grant's transactions. No call of it is under way.
+    pub fn drain(&self) -> Result<()> {
+        self.redo.as_ref().map_or(Ok(()), Redo::drain)
     }
 
     /// The blocks of these bytes of the area were written.

@@ -1,6 +1,7 @@
 //! A program's queues at a target: requests on what hosts have granted to it, in an order that the
 //! target keeps (`docs/design/target.md`, "Queues").
 
+mod atomic;
 mod lines;
 mod queue;
 mod sequence;
