@@ -4,7 +4,9 @@
 use crate::file::{Again, DirectFile, PIECE, TRIES, of_way, split};
 use crate::state::{State, Use};
 use siftfs_base::{Error, Result, errno};
+use siftfs_device_target::{Fate, Outcome};
 use siftfs_proto::{Reply, Request, SectionId};
+use std::sync::Arc;
 
 /// Bytes of one section at most.
 const MOST: usize = 16 << 20;
@@ -47,7 +49,8 @@ impl AtomicSection<'_> {
     /// 256 KiB, where all of the blocks are granted and were written before.
     ///
     /// # Errors
-    /// Nothing of it is there, or all of it: what the target or the host reports. `ECANCELED`: with
+    /// Nothing of it is there, or all of it: what the target or the host reports. `EIO`: which one
+    /// is not known, because the grant was gone before that could be asked. `ECANCELED`: with
     /// the host, others changed the file meanwhile, and nothing of it is there.
     pub fn commit(self) -> Result<()> {
         if self.file.opened.to == Use::Reads {
@@ -56,18 +59,25 @@ impl AtomicSection<'_> {
         if self.writes.is_empty() {
             return Ok(());
         }
+        let fate = Arc::new(Fate::default());
         for _ in 0..TRIES {
             let again = {
                 let state = self.file.opened.reach();
-                match self.by_target(&state) {
+                match self.by_target(&state, &fate) {
                     Ok(true) => return Ok(()),
                     Ok(false) => break,
                     Err(again) => again,
                 }
             };
-            // Where its answer was lost it is made again, as a whole: by the next life, or, where
-            // the target has died, by the host, behind the lane's replay.
             self.file.another_way(again)?;
+            match fate.outcome() {
+                // Another write may have come over it: it must not be made again.
+                Outcome::Done => return Ok(()),
+                Outcome::InDoubt => return Err(errno(libc::EIO)),
+                // By the next life, or, where the target has died, by the host, behind the lane's
+                // replay.
+                Outcome::Undone => {}
+            }
         }
         self.by_host()
     }
@@ -76,7 +86,7 @@ impl AtomicSection<'_> {
     pub fn abort(self) {}
 
     /// Is it committed? `false`: the target does not do this, and nothing of it is there.
-    fn by_target(&self, state: &State) -> std::result::Result<bool, Again> {
+    fn by_target(&self, state: &State, fate: &Arc<Fate>) -> std::result::Result<bool, Again> {
         let Some(way) = &state.way else { return Ok(false) };
         let left: Vec<(u64, &[u8])> = self.writes.iter().map(|(at, b)| (*at, &**b)).collect();
         let (granted, beside) = split(way, &left);
@@ -86,7 +96,7 @@ impl AtomicSection<'_> {
             return Ok(false);
         }
         let parts: Vec<_> = granted.iter().map(|part| (part.area, part.data)).collect();
-        match way.queue().write_atomic(&parts) {
+        match way.queue().write_atomic(&parts, fate) {
             Ok(()) => Ok(true),
             Err(Error::Posix(libc::EOPNOTSUPP | libc::EFBIG)) => Ok(false),
             Err(error) => Err(of_way(state, error)),

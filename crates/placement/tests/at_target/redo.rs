@@ -107,7 +107,7 @@ fn a_damaged_lane_is_said_to_a_host() {
 fn atomic(lane: &Lane, writes: &[(u64, &[u8])]) -> Result<()> {
     let parts: Vec<(u64, &[u8])> =
         writes.iter().map(|(at, bytes)| (home(&lane.direct, *at), *bytes)).collect();
-    lane.attached.write_atomic(&parts)
+    lane.attached.write_atomic(&parts, &Arc::default())
 }
 
 fn put(model: &mut [u8], writes: &[(u64, &[u8])]) {
@@ -222,13 +222,14 @@ fn what_is_refused_leaves_nothing() {
         (vec![(own, b"ab"), (u64::MAX - 4096, b"cd")], "no block"),
         (vec![(own, b"ab"), (1024, b"cd")], "the superblock"),
     ] {
-        let refused = lane.attached.write_atomic(&parts);
+        let refused = lane.attached.write_atomic(&parts, &Arc::default());
         assert!(matches!(refused, Err(Error::Refused(_))), "{what}: {refused:?}");
         // Nothing of it is left to be committed.
-        lane.attached.write_atomic(&[]).unwrap();
+        lane.attached.write_atomic(&[], &Arc::default()).unwrap();
     }
     let large = vec![1; 600_000];
-    let refused = lane.attached.write_atomic(&[(own, &large[..80_000]), (own, &large)]);
+    let refused =
+        lane.attached.write_atomic(&[(own, &large[..80_000]), (own, &large)], &Arc::default());
     assert!(matches!(refused, Err(Error::Refused(_) | Error::Posix(libc::EFBIG))), "{refused:?}");
     for file in [&lane, &others] {
         let mut found = vec![0; model.len()];
@@ -366,14 +367,17 @@ fn r30_a_fresh_block_takes_no_atomic_write() {
     let (fresh, old) = (home(&direct, 17 * BLOCK_BYTES), home(&direct, 0));
     let refused = Err(Error::Posix(libc::EOPNOTSUPP));
     for _ in 0..2 {
-        assert_eq!(queue.write_atomic(&[(old, b"ab"), (fresh + 100, b"cd")]), refused);
-        queue.write_atomic(&[]).unwrap();
+        assert_eq!(
+            queue.write_atomic(&[(old, b"ab"), (fresh + 100, b"cd")], &Arc::default()),
+            refused
+        );
+        queue.write_atomic(&[], &Arc::default()).unwrap();
         let mut found = [0; 2];
         queue.read_at(old, &mut found).unwrap();
         assert_eq!(found, [1, 1], "nothing of it is there");
         queue.write_at(fresh, &[7; BLOCK_SIZE], true).unwrap();
     }
-    queue.write_atomic(&[(old, b"ab")]).unwrap();
+    queue.write_atomic(&[(old, b"ab")], &Arc::default()).unwrap();
     drop(queue);
     v.close().unwrap();
 }

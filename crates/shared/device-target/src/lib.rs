@@ -23,6 +23,7 @@ pub use device::TargetDevice;
 pub use grants::{Granted, Settled};
 pub use place::TargetPlace;
 pub use queues::{
-    Covered, Failed, Kept, Kind, Lines, Next, Queue, RequestOrder, Sequence, Taken, Turn,
+    Covered, Failed, Fate, Kept, Kind, Lines, Next, Outcome, Queue, RequestOrder, Sequence, Taken,
+    Turn,
 };
 pub use target::{Keeper, Opened, Target};

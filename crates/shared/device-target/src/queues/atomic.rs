@@ -1,14 +1,48 @@
 //! Atomic writes of a queue: there as a whole or not at all, by the target's redo lane.
 
 use crate::device::PIECE;
+use crate::queues::lines::lock;
 use crate::queues::queue::{Queue, is_done, odd};
-use crate::queues::sequence::Kind;
+use crate::queues::sequence::{Kind, Taken};
 use siftfs_base::{BLOCK_SIZE, Result, SharedBlock};
 use siftfs_wire::{ATOMIC_MAX_RUNS, AtomicRun, StorageCall};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The transaction of a queue, which has one at a time.
 const TRANSACTION: u64 = 0;
+
+/// What became of an atomic write whose life has ended before it was answered, when the next life
+/// has begun, or the grant is over.
+#[derive(Debug, Default)]
+pub struct Fate(AtomicU8);
+
+/// One of the values of a [`Fate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing of it is there, unless the target has died since: then that is not known.
+    Undone,
+    /// It is there, and durable.
+    Done,
+    /// It may be there, and others may have written since.
+    InDoubt,
+}
+
+impl Fate {
+    /// What is known.
+    pub fn outcome(&self) -> Outcome {
+        match self.0.load(Ordering::Acquire) {
+            0 => Outcome::Undone,
+            1 => Outcome::Done,
+            _ => Outcome::InDoubt,
+        }
+    }
+
+    pub(super) fn set(&self, outcome: Outcome) {
+        self.0.store(outcome as u8, Ordering::Release);
+    }
+}
 
 /// What one message carries.
 type Message<'a> = Vec<(u64, &'a [u8])>;
@@ -21,10 +55,11 @@ impl Queue {
     /// one message is one round trip besides.
     ///
     /// # Errors
-    /// Those of a queue, after which all of it may be there, or nothing. `EOPNOTSUPP`: the volume
-    /// has no redo lane, or a block was granted as a fresh one. `EFBIG`: it has no room. Then, and if it was
-    /// refused, nothing of it is there.
-    pub fn write_atomic(&self, parts: &[(u64, &[u8])]) -> Result<()> {
+    /// Those of a queue, after which all of it may be there, or nothing, as `fate` says when
+    /// [`Queue::again`] has returned. `EOPNOTSUPP`: the volume has no redo lane, or a block was
+    /// granted as a fresh one. `EFBIG`: it has no room. Then, and if it was refused, nothing of it
+    /// is there.
+    pub fn write_atomic(&self, parts: &[(u64, &[u8])], fate: &Arc<Fate>) -> Result<()> {
         let turn = self.turn(Kind::Write, [], true);
         if !self.is_flushed() {
             self.flush()?;
@@ -32,16 +67,22 @@ impl Queue {
         let messages = messages(parts);
         let last = messages.len().saturating_sub(1);
         for (at, message) in messages.iter().enumerate() {
-            self.send_atomic(at == last, message)?;
+            self.send_atomic((at == last).then_some(fate), message)?;
         }
         drop(turn);
         Ok(())
     }
 
-    fn send_atomic(&self, commit: bool, message: &Message<'_>) -> Result<()> {
+    fn send_atomic(&self, commit: Option<&Arc<Fate>>, message: &Message<'_>) -> Result<()> {
         let ranges: Vec<Range<u64>> =
             message.iter().map(|(at, data)| *at..*at + data.len() as u64).collect();
-        let answer = self.ordered(Kind::Write, &ranges, vec![call(commit, message)], |_| ())?.pop();
+        let noted = |taken: &Taken| {
+            let commits = taken.number(0).zip(commit.cloned());
+            *lock(&self.committing) = commits;
+        };
+        let calls = vec![call(commit.is_some(), message)];
+        let answer = self.ordered(Kind::Write, &ranges, calls, noted)?.pop();
+        *lock(&self.committing) = None;
         answer.map_or_else(|| Err(odd("no answer")), is_done)
     }
 }

@@ -7,6 +7,7 @@ mod queue;
 mod sequence;
 mod writes;
 
+pub use atomic::{Fate, Outcome};
 pub use lines::Lines;
 pub use queue::{Covered, Queue, Turn};
 pub use sequence::{Kind, RequestOrder, Sequence, Taken};

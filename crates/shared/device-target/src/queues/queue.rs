@@ -1,6 +1,7 @@
 //! What a host has granted to a program, as the program's threads read and write it.
 
 use crate::device::{PIECE, copy, reads};
+use crate::queues::atomic::Fate;
 use crate::queues::lines::{Attached, Begun, LINES, Lines, lock, of_this_thread};
 use crate::queues::sequence::{Kind, RequestOrder, Sequence, Taken};
 use crate::unflushed::Unflushed;
@@ -34,6 +35,8 @@ pub struct Queue {
     /// Held to read by calls that the target orders, and to write by those that it cannot.
     alone: RwLock<()>,
     pub(super) unflushed: Mutex<Unflushed>,
+    /// A commit that was not answered: its number, and where its caller finds what became of it.
+    pub(super) committing: Mutex<Option<(u64, Arc<Fate>)>>,
 }
 
 /// What a flush that begins now covers.
@@ -68,9 +71,9 @@ impl Queue {
         order: RequestOrder,
         unflushed: Unflushed,
     ) -> Self {
-        let (attached, alone) = Default::default();
+        let (attached, alone, committing) = Default::default();
         let (sequence, unflushed) = (Sequence::new(order), Mutex::new(unflushed));
-        Self { lines, token, life, attached, sequence, alone, unflushed }
+        Self { lines, token, life, attached, sequence, alone, unflushed, committing }
     }
 
     /// Opens the queue for the first time in its life.

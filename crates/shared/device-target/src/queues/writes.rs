@@ -7,13 +7,14 @@
 //! asked for.
 
 use crate::device::pieces;
+use crate::queues::atomic::{Fate, Outcome};
 use crate::queues::lines::{Begun, lock};
 use crate::queues::queue::{EAGAIN, ESTALE, Queue, Turn, WINDOW, is_done, is_end};
 use crate::queues::sequence::{Kind, Taken};
 use crate::unflushed::{Unflushed, Written};
 use siftfs_base::{BLOCK_SIZE, Error, Result};
 use siftfs_wire::{Carried, StorageCall};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Bytes that are kept unflushed at most; a write that finds more of them flushes first.
 const MOST_UNFLUSHED: u64 = 16 << 20;
@@ -146,13 +147,18 @@ impl Queue {
     /// What follows on this life, of which no call is under way. No call of it is carried out any
     /// more when this returns.
     pub fn again(self) -> Next {
-        let Self { lines, token, life: last, sequence, unflushed, .. } = self;
+        let Self { lines, token, life: last, sequence, unflushed, committing, .. } = self;
         let mut unflushed = unflushed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let commit = committing.into_inner().unwrap_or_else(PoisonError::into_inner);
         for life in last + 1..=last + LIVES {
             let next = Self::of(lines.clone(), (token, life), sequence.order(), unflushed);
             match next.begin() {
-                Ok(Begun::Attached(_, carried)) => return next.resume(last, &carried),
+                Ok(Begun::Attached(_, carried)) => {
+                    decide(commit, last, Some(&carried));
+                    return next.resume(last, &carried);
+                }
                 Ok(Begun::Ended(carried)) => {
+                    decide(commit, last, Some(&carried));
                     let doubt = next.sort_out(last, &carried);
                     let mut left = lock(&next.unflushed);
                     left.drop_answered();
@@ -160,6 +166,7 @@ impl Queue {
                 }
                 Err(Error::Posix(ESTALE)) => {
                     // It has ended in order, so what was answered is durable.
+                    decide(commit, last, None);
                     let in_doubt = if next.has_unanswered() { Err(EIO) } else { Ok(()) };
                     return Next::Ended(Vec::new(), in_doubt);
                 }
@@ -213,6 +220,18 @@ impl Queue {
         }
         done
     }
+}
+
+/// Says what became of a commit of the `last` life that was not answered, by what was carried out
+/// of the last life that had requests, if that is known.
+fn decide(commit: Option<(u64, Arc<Fate>)>, last: u64, carried: Option<&Carried>) {
+    let Some((number, fate)) = commit else { return };
+    fate.set(match carried {
+        Some(carried) if carried.life == last && carried.has(number) => Outcome::Done,
+        Some(carried) if carried.life <= last => Outcome::Undone,
+        // Somebody else has had the queue, or it is too long ago.
+        _ => Outcome::InDoubt,
+    });
 }
 
 const EIO: Error = Error::Posix(5);
