@@ -9,10 +9,11 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod file;
+mod lent;
 mod room;
 mod session;
 mod state;
 mod way;
 
 pub use file::DirectFile;
-pub use session::{Reach, Session};
+pub use session::{Finds, Reach, Session};

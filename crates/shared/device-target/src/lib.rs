@@ -21,6 +21,7 @@ mod unflushed;
 
 pub use device::TargetDevice;
 pub use grants::{Granted, Settled};
-pub use place::TargetPlace;
-pub use queues::{Covered, Failed, Kept, Kind, Lines, Next, Queue, RequestOrder, Turn};
+pub use place::{TargetPlace, dial, over_socket};
+pub use queues::{Connects, Covered, Failed, Kept, Kind, Lines, Next, Queue, RequestOrder, Turn};
+pub use siftfs_transport::Address;
 pub use target::{Keeper, Opened, Target};

@@ -6,7 +6,7 @@ mod queue;
 mod sequence;
 mod writes;
 
-pub use lines::Lines;
+pub use lines::{Connects, Lines};
 pub use queue::{Covered, Queue, Turn};
 pub use sequence::{Kind, RequestOrder};
 pub use writes::{Failed, Kept, Next};
