@@ -1,7 +1,7 @@
 //! Programs that know nothing of it read and write at the target: `siftfs accel --direct`, on a
 //! mount of a target's volume. Target, mount and program are three processes.
 
-use crate::support::{Ran, Setup, libraries, run, siftfs};
+use crate::support::{INSTALLED, Ran, Setup, run, siftfs};
 use crate::{Device, address, await_that, kill_host, status};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -56,11 +56,10 @@ impl Town {
     }
 }
 
-/// A program with the library, as `siftfs accel --direct` starts it.
+/// A program under `siftfs accel --direct`, which becomes it.
 fn direct(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env("LD_PRELOAD", libraries().join("libsiftfs_preload.so"));
-    command.env("SIFTFS_ACCEL", "eager").env("SIFTFS_ACCEL_DIRECT", "on");
+    let mut command = Command::new(&*INSTALLED);
+    command.args(["accel", "--direct", "--"]).arg(program).env("SIFTFS_ACCEL", "eager");
     command
 }
 
@@ -282,6 +281,15 @@ fn signals() {
     }
     let caught: u32 = program.tell("caught").parse().unwrap();
     assert!(caught >= 100, "{caught}");
+    assert_eq!(program.tell("mask 1"), "0");
+    let caught = program.tell("caught");
+    for _ in 0..20 {
+        kill_process(pid, Signal::USR1).unwrap();
+        assert_eq!(program.tell("datasync"), "0");
+    }
+    assert_eq!(program.tell("caught"), caught, "another thread has it");
+    assert_eq!(program.tell("mask 0"), "0");
+    assert_ne!(program.tell("caught"), caught);
     assert_eq!(town.told("direct"), 1);
     program.end();
     town.end();

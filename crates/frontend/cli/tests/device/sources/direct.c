@@ -50,6 +50,15 @@ static void handler(int number)
     caught++;
 }
 
+// Whether the program takes the signal. Another thread would, if there were one.
+static long masked(int how)
+{
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    return pthread_sigmask(how ? SIG_BLOCK : SIG_UNBLOCK, &usr1, NULL);
+}
+
 static void *appends(void *byte)
 {
     char piece[3000];
@@ -77,6 +86,9 @@ static long forked(long at, int byte)
 {
     pid_t child = fork();
     if (child == 0) {
+        for (int other = 512; other < 2000; other++)
+            if (fcntl(other, F_GETFD) >= 0)
+                _exit(2);
         memset(bytes, byte, 4096);
         _exit(pwrite(fd, bytes, 4096, at) == 4096 && fdatasync(fd) == 0 ? 0 : 1);
     }
@@ -148,6 +160,8 @@ static void work(const char *what, long a, long b, long c)
         say(opened(O_WRONLY | O_APPEND));
     else if (!strcmp(what, "plain"))
         say(opened(O_RDWR));
+    else if (!strcmp(what, "mask"))
+        say(masked((int)a));
     else if (!strcmp(what, "caught"))
         say(caught);
     else
