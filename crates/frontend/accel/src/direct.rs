@@ -12,8 +12,12 @@ use siftfs_direct::DirectFile;
 use siftfs_lease::{FULL, Token, high, lasts, log_promises};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long no blocks are asked for after their target was not reached.
+const UNREACHED: Duration = Duration::from_secs(10);
 
 /// A leased file that is read and written at the target. As [`Leased`], which it is, too.
 pub struct Direct {
@@ -36,13 +40,21 @@ impl Session {
         file: impl AsFd,
         noted: Noted,
     ) -> io::Result<Result<Direct, Leased>> {
-        self.lease_direct_with(&siftfs_client::grant(file)?.token, noted)
+        let token = siftfs_client::grant(&file)?.token;
+        if self.0.was_unreached() {
+            return self.lease_with(&token).map(Err);
+        }
+        match self.lease_direct_with(&token, noted) {
+            Err(e) if e.kind() == io::ErrorKind::HostUnreachable => self.lease(file).map(Err),
+            leased => leased,
+        }
     }
 
     /// As [`Session::lease_direct`], of the file that a token stands for.
     ///
     /// # Errors
-    /// As of [`Session::lease_with`].
+    /// As of [`Session::lease_with`]; `EHOSTUNREACH` if blocks were granted and their target is not
+    /// reached: there is no lease then.
     pub fn lease_direct_with(
         &self,
         token: &Token,
@@ -50,14 +62,22 @@ impl Session {
     ) -> io::Result<Result<Direct, Leased>> {
         let leased = self.lease_with(token)?;
         let shared = leased.shared.clone();
+        let granted = Arc::new(AtomicBool::new(false));
         let host = Host {
             shared: shared.clone(),
             held: leased.held,
             ino: leased.ino,
             taken: AtomicBool::new(false),
+            granted: granted.clone(),
         };
         let finds = Box::new(move |target: &str| shared.lines(target, noted));
         let file = DirectFile::lent(finds, Arc::new(host));
+        if !file.has_way() && granted.load(Ordering::Acquire) {
+            *self.0.lock_unreached() = Some(Instant::now());
+            drop(file);
+            leased.close()?;
+            return Err(io::Error::from_raw_os_error(libc::EHOSTUNREACH));
+        }
         if !file.has_way() {
             return Ok(Err(leased));
         }
@@ -72,6 +92,11 @@ impl Session {
 }
 
 impl Shared {
+    /// Was the target not reached just now?
+    fn was_unreached(&self) -> bool {
+        self.lock_unreached().is_some_and(|at| at.elapsed() < UNREACHED)
+    }
+
     /// The connections to the target that a host names so.
     fn lines(&self, target: &str, noted: Noted) -> siftfs_base::Result<Arc<Lines>> {
         let named = TargetPlace::parse(target).and_then(Result::ok);

@@ -23,6 +23,8 @@ pub(crate) struct Host {
     pub ino: u64,
     /// The lease was asked for: there is no other.
     pub taken: AtomicBool,
+    /// Blocks were granted.
+    pub granted: Arc<AtomicBool>,
 }
 
 impl FileService for Host {
@@ -100,6 +102,7 @@ impl Host {
                 Answer::Granted(granted) => Some(granted),
                 _ => None,
             })?;
+        self.granted.store(true, Ordering::Release);
         let run = |run: siftfs_lease::GrantedRun| DirectRun {
             first: run.first,
             block: run.block,

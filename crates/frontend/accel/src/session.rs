@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a sleep takes before it is looked whether the daemon is still there.
 const SLEEP: Duration = Duration::from_millis(50);
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     over: AtomicBool,
     /// Connections to targets, by what a host calls them.
     lines: Mutex<HashMap<String, Arc<Lines>>>,
+    /// When blocks were granted last whose target was not reached.
+    unreached: Mutex<Option<Instant>>,
 }
 
 /// Is told of a descriptor that the library has opened for itself.
@@ -96,8 +98,9 @@ impl Session {
         let writer = Mutex::new(Writer::new((view.clone(), Arc::new(memory)), FULL, largest));
         let (asks, over, mark) = (Mutex::default(), AtomicBool::default(), ForkMark::new()?);
         let (medium, cached) = (Mutex::new(Medium::Unknown), AtomicUsize::new(0));
-        let lines = Mutex::default();
-        let shared = Shared { socket, view, writer, asks, medium, cached, mark, over, lines };
+        let (lines, unreached) = Default::default();
+        let shared =
+            Shared { socket, view, writer, asks, medium, cached, mark, over, lines, unreached };
         Ok(Self(Arc::new(shared)))
     }
 
@@ -138,6 +141,10 @@ impl Shared {
 
     pub fn lock_lines(&self) -> MutexGuard<'_, HashMap<String, Arc<Lines>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn lock_unreached(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Is this the process that entered, and does the session last, as far as is known? Nothing

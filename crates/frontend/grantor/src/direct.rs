@@ -12,7 +12,7 @@ use siftfs_proto::{Direct, DirectRun, Request};
 use std::time::Instant;
 
 impl Session {
-    /// Blocks of a leased file, with `room` for as many bytes behind its end, in place of those
+    /// Blocks of a leased file, with room for that number of bytes behind its end, in place of those
     /// that were granted before. What is published is taken in before. `EBUSY` for a lease that the
     /// file log counts for: recovery would write what that has over what is newer at the target.
     ///
@@ -28,17 +28,31 @@ impl Session {
                 Ok(leased) => leased,
                 Err(answer) => return Ok(answer),
             };
-            if !std::mem::replace(&mut leased.direct, true) {
-                Counters::add(&self.means.counters.direct, 1);
-            }
             leased.used = Instant::now();
             (leased.lease, leased.handle, leased.credentials.clone())
         };
         // Others may have the log meanwhile: the lease may end, which the Runtime knows.
         let asked = Request::LeaseDirect { lease, file: handle.into(), room };
         let granted = self.means.call(&cred, asked).and_then(|reply| passed(reply.direct()?));
-        Counters::add(&self.means.counters.grants, u64::from(granted.is_ok()));
+        if granted.is_ok() {
+            Counters::add(&self.means.counters.grants, 1);
+            self.is_direct(held);
+        }
         Ok(answered(granted.map(Answer::Granted)))
+    }
+}
+
+impl Session {
+    /// Blocks of the file of this lease were granted. No other thread asks for the session, so the
+    /// file log has not come to count for it meanwhile.
+    fn is_direct(&self, held: Held) {
+        let mut log = self.lock();
+        // What was granted to a lease that has ended has ended, too.
+        if let Ok(leased) = Self::lasting(&mut log, held)
+            && !std::mem::replace(&mut leased.direct, true)
+        {
+            Counters::add(&self.means.counters.direct, 1);
+        }
     }
 }
 

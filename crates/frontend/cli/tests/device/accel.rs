@@ -6,7 +6,8 @@ use crate::{Device, address, await_that, kill_host, status};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -24,15 +25,15 @@ impl Town {
         let setup = Setup::of_size("256M");
         let target = Some(start(&setup));
         let town = Self { setup, target };
-        town.mount();
+        town.mount("");
         town
     }
 
-    fn mount(&self) {
+    fn mount(&self, more: &str) {
         let place = format!("target:{}/volume", address(&self.setup));
         let log = self.setup.tmp.path().join("mount.log").display().to_string();
-        let options = "private_logs=daemon,write_cache=writethrough";
-        siftfs(&["mount", &place, self.setup.dir(), "--log-file", &log, "-o", options]).ok();
+        let options = format!("private_logs=daemon,write_cache=writethrough{more}");
+        siftfs(&["mount", &place, self.setup.dir(), "--log-file", &log, "-o", &options]).ok();
     }
 
     /// What `siftfs status` says of the mount's programs.
@@ -89,9 +90,16 @@ struct Program {
 
 impl Program {
     fn start(setup: &Setup, path: &Path) -> Self {
+        Self::start_as(setup, path, 0)
+    }
+
+    /// One of this user.
+    fn start_as(setup: &Setup, path: &Path, uid: u32) -> Self {
         let program = compiled(setup, "device/sources/direct.c");
         let mut child = direct(&program)
             .arg(path)
+            .uid(uid)
+            .gid(uid)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -330,7 +338,7 @@ fn deaths() {
         assert!(program.tell(what).starts_with("errno"), "{what}");
     }
     program.end();
-    town.mount();
+    town.mount("");
     model[16_384..20_480].fill(6);
     assert!(fs::read(&path).unwrap() == model);
     town.end();
@@ -391,7 +399,7 @@ fn a_database() {
     town.end();
 }
 
-/// Writes as many keys as it is told, each durably; small tables are made and removed all the time.
+/// Writes the keys that it is told, each durably; small tables are made and removed all the time.
 const PUT: &str = "
 import sys, plyvel
 db = plyvel.DB(sys.argv[1], create_if_missing=True, write_buffer_size=1 << 18)
@@ -431,4 +439,46 @@ fn leveldb() {
     assert_eq!(work(&mut Command::new(python), CHECK), "1500\n");
     assert_eq!(work(&mut direct(python), CHECK), "1500\n");
     town.end();
+}
+
+/// A user without rights has his file at the target, by the door for programs, and reads nothing
+/// there that he may not read. Where that door is not, he has a private log.
+#[test]
+fn programs_of_any_user() {
+    const NOBODY: u32 = 65_534;
+    for door in [true, false] {
+        let setup = Setup::of_size("256M");
+        let dir = setup.tmp.path();
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let target = if door { start(&setup) } else { Device::start(&setup, &[]) };
+        let town = Town { setup, target: Some(target) };
+        town.mount(",allow_other");
+        let path = town.setup.path("f");
+        fs::write(&path, vec![1; FILE]).unwrap();
+        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        let mut program = Program::start_as(&town.setup, &path, NOBODY);
+        let until_leased = |program: &mut Program| {
+            await_that("the file is leased", || {
+                assert_eq!(program.tell("datasync"), "0");
+                town.told("leases") == 1
+            });
+        };
+        until_leased(&mut program);
+        assert_eq!(town.told("direct") == 1, door);
+        assert_eq!(program.tell("write 4096 4096 2"), "4096");
+        assert_eq!(program.tell("read 4096 4096"), "4096 of 2");
+        assert_eq!(program.tell("datasync"), "0");
+        // He may write it, and not read it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o200)).unwrap();
+        assert_eq!(program.tell("appending"), "0");
+        let grants = town.told("grants");
+        until_leased(&mut program);
+        assert_eq!(program.tell("append 100000 3"), "100000");
+        assert_eq!(program.tell("datasync"), "0");
+        assert_eq!((town.told("grants"), town.told("direct")), (grants, 0));
+        program.end();
+        let found = fs::read(&path).unwrap();
+        assert!(found[4096..8192] == [2; 4096] && found[FILE..] == [3; 100_000]);
+        town.end();
+    }
 }
