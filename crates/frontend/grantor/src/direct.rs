@@ -12,9 +12,10 @@ use siftfs_proto::{Direct, DirectRun, Request};
 use std::time::Instant;
 
 impl Session {
-    /// Blocks of a leased file, with room for that number of bytes behind its end, in place of those
-    /// that were granted before. What is published is taken in before. `EBUSY` for a lease that the
-    /// file log counts for: recovery would write what that has over what is newer at the target.
+    /// Blocks of a leased file, with room for that number of bytes behind its end, in place of
+    /// those that were granted before. What is published is taken in before. `EBUSY` for a lease
+    /// that the file log counts for: recovery would write what that has over what is newer at the
+    /// target.
     ///
     /// # Errors
     /// The holder broke a rule, or the session is over.
