@@ -18,13 +18,19 @@ const FILE: usize = 1 << 20;
 struct Town {
     setup: Setup,
     target: Option<Device>,
+    logs: bool,
 }
 
 impl Town {
     fn new() -> Self {
+        Self::with_logs(false)
+    }
+
+    /// One whose programs have logs of their own for files that are not at the target.
+    fn with_logs(logs: bool) -> Self {
         let setup = Setup::of_size("256M");
         let target = Some(start(&setup));
-        let town = Self { setup, target };
+        let town = Self { setup, target, logs };
         town.mount("");
         town
     }
@@ -32,7 +38,11 @@ impl Town {
     fn mount(&self, more: &str) {
         let place = format!("target:{}/volume", address(&self.setup));
         let log = self.setup.tmp.path().join("mount.log").display().to_string();
-        let options = format!("private_logs=daemon,write_cache=writethrough{more}");
+        let logs = match self.logs {
+            true => self.setup.tmp.path().join("logs").display().to_string(),
+            false => "daemon".into(),
+        };
+        let options = format!("private_logs={logs},write_cache=writethrough{more}");
         siftfs(&["mount", &place, self.setup.dir(), "--log-file", &log, "-o", &options]).ok();
     }
 
@@ -307,7 +317,16 @@ fn signals() {
 /// daemon. What was synced is there, and what was only written until the daemon was killed.
 #[test]
 fn deaths() {
-    let mut town = Town::new();
+    die(Town::new());
+}
+
+/// Nor does a log of the program's own undo anything at the next mount.
+#[test]
+fn deaths_beside_a_log() {
+    die(Town::with_logs(true));
+}
+
+fn die(mut town: Town) {
     let mut program = town.program();
     assert_eq!(program.tell("write 0 4096 2"), "4096");
     assert_eq!(program.tell("datasync"), "0");
@@ -349,9 +368,22 @@ fn deaths() {
 #[test]
 fn calls_answer_the_same() {
     let town = Town::new();
+    answer_the_same(&town, 1..=4);
+    town.end();
+}
+
+/// As before; what is not at the target goes by the program's own log.
+#[test]
+fn calls_answer_the_same_beside_a_log() {
+    let town = Town::with_logs(true);
+    answer_the_same(&town, 5..=8);
+    town.end();
+}
+
+fn answer_the_same(town: &Town, seeds: std::ops::RangeInclusive<u32>) {
     let program = compiled(&town.setup, "preload/sources/calls.c");
     let before = town.told("grants");
-    for seed in 1..=6 {
+    for seed in seeds {
         let [ours, theirs] =
             ["ours", "theirs"].map(|kind| town.setup.path(&format!("{kind}{seed}")));
         let mut said = Vec::new();
@@ -369,7 +401,6 @@ fn calls_answer_the_same() {
     let grants = town.told("grants") - before;
     assert!(grants > 100, "{grants} grants");
     assert_eq!((town.told("ended"), town.told("lost")), (0, 0));
-    town.end();
 }
 
 /// SQLite with each journal: what it says of itself, and that it wrote at the target.
@@ -451,7 +482,7 @@ fn programs_of_any_user() {
         let dir = setup.tmp.path();
         fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
         let target = if door { start(&setup) } else { Device::start(&setup, &[]) };
-        let town = Town { setup, target: Some(target) };
+        let town = Town { setup, target: Some(target), logs: false };
         town.mount(",allow_other");
         let path = town.setup.path("f");
         fs::write(&path, vec![1; FILE]).unwrap();
