@@ -1,7 +1,9 @@
 //! Questions that nobody should ask.
 
 use crate::town::{FILE, Town};
-use siftfs_lease::{Answer, Ask, HEADER, Held, MOST_GRANTED, Packets};
+use siftfs_holders::logs::TestLogs;
+use siftfs_lease::{Answer, Ask, HEADER, Held, LogMedium, MOST_GRANTED, Packets};
+use std::sync::Arc;
 
 /// A connection that says what it likes.
 struct Raw(Packets);
@@ -51,6 +53,39 @@ fn blocks_are_granted_of_ones_own_lease_alone() {
     assert_eq!(direct(held, 0), Answer::Failed(libc::EBADF));
     let counts = town.counts();
     assert_eq!((counts.grants, counts.direct, counts.leases), (4, 0, 1));
+    drop(raw);
+    town.until("the session ends", |town| town.counts().sessions == 0);
+    town.close();
+}
+
+/// The file log counts for a lease, or blocks of its file are granted: never both, in whichever
+/// order a program asks. Else a recovery would write the log's older bytes over newer ones.
+#[test]
+fn the_file_log_never_counts_for_a_direct_lease() {
+    let logs = Arc::new(TestLogs::new(LogMedium::File));
+    let town = Town::with_logs(logs.clone());
+    let user = town.user();
+    let (f, g) = (user.make("f", &vec![1; FILE]), user.make("g", &vec![1; FILE]));
+    let raw = Raw(Packets::connect(&town.socket()).unwrap());
+    assert!(matches!(raw.ask(Ask::Enter(town.token(f, true))), Answer::Entered { .. }));
+    assert!(matches!(raw.ask(Ask::Log), Answer::Log(_)));
+    let lease = |ino| match raw.ask(Ask::Lease(town.token(ino, true))) {
+        Answer::Leased { held, .. } => held,
+        other => panic!("{other:?}"),
+    };
+    let fsync = |held| raw.ask(Ask::Fsync { held, datasync: true, log: 0 });
+    let counted = || -> Vec<u64> {
+        logs.rows().iter().flat_map(|row| row.leases.iter().map(|lease| lease.number)).collect()
+    };
+    let logged = lease(f);
+    assert_eq!(fsync(logged), Answer::Done);
+    assert_eq!(counted(), [logged.number]);
+    let direct = lease(g);
+    assert!(matches!(raw.ask(Ask::Direct { held: direct, room: 0 }), Answer::Granted(_)));
+    assert_eq!(fsync(direct), Answer::Done);
+    assert_eq!(counted(), [logged.number]);
+    assert_eq!(raw.ask(Ask::Direct { held: logged, room: 0 }), Answer::Failed(libc::EBUSY));
+    assert_eq!((town.counts().grants, town.counts().direct), (1, 1));
     drop(raw);
     town.until("the session ends", |town| town.counts().sessions == 0);
     town.close();

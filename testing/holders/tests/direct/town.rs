@@ -5,7 +5,8 @@ use crate::support::{host, volume};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_accel::{Direct, Session, Through};
 use siftfs_base::Result;
-use siftfs_grantor::{Bounds, Counts, Grantor, Opens, Token};
+use siftfs_grantor::{Bounds, Counts, Grantor, Logs, Opens, Token};
+use siftfs_holders::logs::TestLogs;
 use siftfs_holders::user::User;
 use siftfs_holders::world::{EVER, Tokens};
 use siftfs_placement::{LocalVolume, Sessions};
@@ -48,14 +49,24 @@ impl Town {
 
     /// One in which a lease ends that was not used for so long.
     pub fn idle_after(unused: Duration) -> Self {
+        Self::with(unused, None)
+    }
+
+    /// One whose programs get these logs.
+    pub fn with_logs(logs: Arc<TestLogs>) -> Self {
+        Self::with(EVER, Some(logs))
+    }
+
+    fn with(unused: Duration, logs: Option<Arc<TestLogs>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::start(volume(96 << 20), WAY, dir.path());
         let volume = host(&machine);
         let (tokens, bounds) =
             (Arc::new(Tokens::default()), Bounds { commit: EVER, unused, ..Bounds::default() });
         let listener = listen(&dir.path().join("socket"));
+        let logs = logs.map(|logs| logs as Arc<dyn Logs>);
         let opens = Arc::new(Opener(volume.sessions()));
-        let grantor = Grantor::start(listener, opens, tokens.clone(), None, bounds).unwrap();
+        let grantor = Grantor::start(listener, opens, tokens.clone(), logs, bounds).unwrap();
         Self { machine: Some(machine), volume, grantor, tokens, dir }
     }
 
