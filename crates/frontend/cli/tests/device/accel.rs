@@ -352,7 +352,9 @@ fn die(mut town: Town) {
     assert_eq!(program.tell("write 16384 4096 6"), "4096");
     assert_eq!(program.tell("datasync"), "0");
     kill_host(&town.setup);
-    // The mount has gone, and says so by the kernel.
+    // Until the target knows it, what is granted may be read there. Then the mount has gone, and
+    // says so by the kernel.
+    await_that("the grant ends", || program.tell("read 0 4096").starts_with("errno"));
     for what in ["read 0 4096", "write 0 4096 9", "datasync"] {
         assert!(program.tell(what).starts_with("errno"), "{what}");
     }
