@@ -48,6 +48,7 @@ impl Sizes {
             journal_offset,
             journal_len: self.journal,
             header_offsets: [self.area, self.total() - HEADER_LEN],
+            redo: None,
             lanes: vec![lane],
         }
     }

@@ -282,6 +282,7 @@ impl Model {
             | R::LeaseKeep { .. }
             | R::LeaseReturn { .. }
             | R::LeaseDirect { .. }
+            | R::LeaseExtend { .. }
             | R::ReadDirect { .. }
             | R::HoldMany { .. } => Err(libc::EOPNOTSUPP),
             R::Publish { base, entries, rights, .. } => {

@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// then every call answers [`Through::Mount`], but for errors of earlier writes, which
 /// [`Leased::sync`] tells.
 pub struct Leased {
-    shared: Arc<Shared>,
-    held: Held,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) held: Held,
+    /// The file's inode, as the mount numbers it.
+    pub(crate) ino: u64,
     returned: bool,
     /// Taken before the session's writer, and never while something is asked.
     cache: Mutex<Cache>,
@@ -25,6 +27,8 @@ pub struct Leased {
 pub enum By {
     /// The session's own log.
     Log,
+    /// A flush at the target.
+    Target,
     /// The daemon: the session has no log.
     Daemon,
     /// The daemon, which has had the log forget what it had: the log was no way for this, because
@@ -34,8 +38,8 @@ pub enum By {
 }
 
 impl Leased {
-    pub(crate) fn new(shared: Arc<Shared>, held: Held) -> Self {
-        Self { shared, held, returned: false, cache: Mutex::default() }
+    pub(crate) fn new(shared: Arc<Shared>, held: Held, ino: u64) -> Self {
+        Self { shared, held, ino, returned: false, cache: Mutex::default() }
     }
 
     /// Writes all of `bytes` at `offset`. It survives the end of this program when it returns, and
@@ -273,7 +277,7 @@ impl Drop for Leased {
 /// Nanoseconds since 1970, by the clock that the kernel stamps files with. A finer one is ahead of
 /// that by a tick: the daemon would cut such a time off when it takes the write in, but others may
 /// have been shown it.
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }

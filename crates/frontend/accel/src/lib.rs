@@ -30,13 +30,18 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod cache;
+mod direct;
+mod hold;
+mod host;
 mod leased;
 mod medium;
 mod session;
 mod way;
 
+pub use direct::Direct;
+pub use hold::Hold;
 pub use leased::{By, Leased};
-pub use session::Session;
+pub use session::{Noted, Session};
 pub use siftfs_lease::Token;
 
 /// By which way a call was made.

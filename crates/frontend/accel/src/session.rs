@@ -3,16 +3,18 @@
 use crate::leased::Leased;
 use crate::medium::{Medium, OwnLog, boot_time};
 use siftfs_client::Grant;
+use siftfs_device_target::Lines;
 use siftfs_lease::{
     Answer, Ask, FULL, ForkMark, HEADER, MOST_DATA, Memory, Packets, Publish, Published, Settled,
     Token, View, Writer, is_vouched, open,
 };
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a sleep takes before it is looked whether the daemon is still there.
 const SLEEP: Duration = Duration::from_millis(50);
@@ -20,7 +22,7 @@ const SLEEP: Duration = Duration::from_millis(50);
 /// A session with a mount's grantor. All threads of a program use one. A child of a fork has none
 /// of it: its calls go through the mount.
 #[derive(Clone)]
-pub struct Session(Arc<Shared>);
+pub struct Session(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     socket: Packets,
@@ -34,7 +36,14 @@ pub(crate) struct Shared {
     pub cached: AtomicUsize,
     mark: ForkMark,
     over: AtomicBool,
+    /// Connections to targets, by what a host calls them.
+    lines: Mutex<HashMap<String, Arc<Lines>>>,
+    /// When blocks were granted last whose target was not reached.
+    unreached: Mutex<Option<Instant>>,
 }
+
+/// Is told of a descriptor that the library has opened for itself.
+pub type Noted = fn(RawFd);
 
 impl Session {
     /// Enters the grantor of the mount on which `file` is, open to be written.
@@ -89,7 +98,10 @@ impl Session {
         let writer = Mutex::new(Writer::new((view.clone(), Arc::new(memory)), FULL, largest));
         let (asks, over, mark) = (Mutex::default(), AtomicBool::default(), ForkMark::new()?);
         let (medium, cached) = (Mutex::new(Medium::Unknown), AtomicUsize::new(0));
-        Ok(Self(Arc::new(Shared { socket, view, writer, asks, medium, cached, mark, over })))
+        let (lines, unreached) = Default::default();
+        let shared =
+            Shared { socket, view, writer, asks, medium, cached, mark, over, lines, unreached };
+        Ok(Self(Arc::new(shared)))
     }
 
     /// Takes the lease of the file that a token stands for.
@@ -100,12 +112,12 @@ impl Session {
     /// has no name any more. `ENOTCONN`: the session is over. The program goes on by the kernel.
     pub fn lease_with(&self, token: &Token) -> io::Result<Leased> {
         match self.0.ask(Ask::Lease(*token), 0) {
-            Some(Answer::Leased { held, size, mtime, .. }) => {
+            Some(Answer::Leased { held, size, mtime, ino }) => {
                 if !self.0.writer().begin(held, size, mtime) {
                     self.0.abandon();
                     return Err(odd());
                 }
-                Ok(Leased::new(self.0.clone(), held))
+                Ok(Leased::new(self.0.clone(), held, ino))
             }
             Some(Answer::Failed(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(_) => {
@@ -125,6 +137,14 @@ fn odd() -> io::Error {
 impl Shared {
     pub fn writer(&self) -> MutexGuard<'_, Writer<View, Memory>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn lock_lines(&self) -> MutexGuard<'_, HashMap<String, Arc<Lines>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn lock_unreached(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Is this the process that entered, and does the session last, as far as is known? Nothing

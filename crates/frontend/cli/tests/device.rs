@@ -1,6 +1,8 @@
 //! Two processes: a mount and the device process that does its background work. Needs root,
 //! `/dev/fuse` and e2fsprogs.
 
+#[path = "device/accel.rs"]
+mod accel;
 #[path = "device/direct.rs"]
 mod direct;
 #[path = "device/discards.rs"]

@@ -19,11 +19,10 @@ mod speed;
 #[path = "preload/streams.rs"]
 mod streams;
 
-use crate::support::{Ran, SIFTFS, Setup, libraries, run, siftfs};
-use std::fs;
+pub use crate::support::library;
+use crate::support::{Ran, Setup, run, siftfs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 
 /// Whatever SIFTFS_TEST_OPTIONS says: the writeback cache excludes private logs.
 pub const LOGS: &str = "write_cache=writethrough,private_logs=on";
@@ -33,11 +32,6 @@ pub fn mounted() -> Setup {
     let s = Setup::of_size("256M");
     s.mount(LOGS);
     s
-}
-
-/// The library.
-pub fn library() -> PathBuf {
-    libraries().join("libsiftfs_preload.so")
 }
 
 /// A program under the library, which asks for a lease whenever it can.
@@ -74,25 +68,9 @@ pub fn told(s: &Setup, what: &str) -> u64 {
     status["mounts"][0]["private_logs"][what].as_u64().expect("a number")
 }
 
-/// The program and the library as they are installed: cargo puts a library where it is installed
-/// from only if it is built for itself.
-static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
-    let dir = libraries().join("siftfs-installed");
-    let [program, library_at] =
-        ["bin/siftfs", "lib/libsiftfs_preload.so"].map(|name| dir.join(name));
-    for (from, to) in [(Path::new(SIFTFS), &program), (&library(), &library_at)] {
-        fs::create_dir_all(to.parent().expect("a directory")).expect("it is made");
-        let new = to.with_extension("new");
-        let _ = fs::remove_file(&new);
-        fs::hard_link(from, &new).expect("a link");
-        fs::rename(&new, to).expect("it is put there");
-    }
-    program
-});
-
 /// `siftfs accel` with these options, and a program with its words.
 pub fn accel(options: &[&str], words: &[&str]) -> Command {
-    let mut command = Command::new(&*INSTALLED);
+    let mut command = Command::new(&*support::INSTALLED);
     command.arg("accel").args(options).arg("--").args(words);
     command
 }

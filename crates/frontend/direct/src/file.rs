@@ -74,6 +74,11 @@ impl DirectFile {
     /// Those of pwrite(2). Any part may be written then.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.make_room(offset, data);
+        self.write_in_room(offset, data)
+    }
+
+    /// As [`DirectFile::write_at`], once there is the room that is to be had.
+    pub(crate) fn write_in_room(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.write_all(offset, data, false).map(drop)
     }
 

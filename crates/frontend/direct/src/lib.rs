@@ -10,6 +10,7 @@
 
 mod atomic;
 mod file;
+mod lent;
 mod room;
 mod session;
 mod state;
@@ -17,4 +18,4 @@ mod way;
 
 pub use atomic::AtomicSection;
 pub use file::DirectFile;
-pub use session::{Reach, Session};
+pub use session::{Finds, Reach, Session};

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How a program reaches the target that a host names, as `target:ADDRESS/VOLUME`.
 pub type Reach = Box<dyn Fn(&str) -> Result<TargetPlace> + Send + Sync>;
 
+/// The connections to the target that a host names so.
+pub type Finds = Box<dyn Fn(&str) -> Result<Arc<Lines>> + Send + Sync>;
+
 /// How often the leases in use are kept, until a host says how long one lasts.
 const KEEP: Duration = Duration::from_millis(500);
 
@@ -26,7 +29,7 @@ pub struct Session {
 /// What the files of a session share.
 pub(crate) struct Shared {
     service: Arc<dyn FileService>,
-    reach: Reach,
+    reach: Finds,
     /// The program's connections, by what a host calls their target.
     lines: Mutex<HashMap<String, Arc<Lines>>>,
     /// What is open, by its inode.
@@ -66,9 +69,8 @@ impl Session {
     ) -> Result<Self> {
         let (tell, told) = channel();
         let service = open(Arc::new(Recalls(Mutex::new(tell.clone()))))?;
-        let (lines, files, leased) = Default::default();
-        let (keep, orders) = (Mutex::new(KEEP), Mutex::new(tell));
-        let shared = Arc::new(Shared { service, reach, lines, files, leased, keep, orders });
+        let finds = Box::new(move |target: &str| reach(target).map(Lines::new));
+        let shared = Shared::new(finds, service, tell);
         let own = shared.clone();
         let thread = thread::Builder::new().name("siftfs-direct".into());
         let thread = thread.spawn(move || own.run(&told));
@@ -111,6 +113,17 @@ impl Drop for Session {
 }
 
 impl Shared {
+    fn new(reach: Finds, service: Arc<dyn FileService>, tell: Sender<Order>) -> Arc<Self> {
+        let (lines, files, leased) = Default::default();
+        let (keep, orders) = (Mutex::new(KEEP), Mutex::new(tell));
+        Arc::new(Self { service, reach, lines, files, leased, keep, orders })
+    }
+
+    /// A session that has no thread of its own: somebody else keeps and returns its leases.
+    pub fn lent(finds: Finds, service: Arc<dyn FileService>) -> Arc<Self> {
+        Self::new(finds, service, channel().0)
+    }
+
     /// One request of the session.
     pub fn call(&self, req: Request) -> Result<Reply> {
         self.service.call(&Credentials::default(), req)
@@ -141,7 +154,7 @@ impl Shared {
         if let Some(known) = lines.get(target) {
             return Ok(known.clone());
         }
-        let made = Lines::new((self.reach)(target)?);
+        let made = (self.reach)(target)?;
         lines.insert(target.to_owned(), made.clone());
         Ok(made)
     }

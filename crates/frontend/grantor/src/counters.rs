@@ -13,6 +13,11 @@ pub struct Counts {
     pub leases: u64,
     /// What was taken in, and how.
     pub ingested: siftfs_ingest::Counts,
+    /// Leases that last, of files of which blocks were granted, to be read and written at the
+    /// target.
+    pub direct: u64,
+    /// Grants of blocks that there were.
+    pub grants: u64,
     /// Connections, tokens and leases that were refused.
     pub refused: u64,
     /// Sessions that were ended because they broke a rule.
@@ -39,6 +44,8 @@ pub(crate) struct Counters {
     pub file_logs: AtomicU64,
     pub leases: AtomicU64,
     pub ingested: siftfs_ingest::Counters,
+    pub direct: AtomicU64,
+    pub grants: AtomicU64,
     pub refused: AtomicU64,
     pub ended: AtomicU64,
     pub lost: AtomicU64,
@@ -52,6 +59,8 @@ impl Counters {
             file_logs: of(&self.file_logs),
             leases: of(&self.leases),
             ingested: self.ingested.counts(),
+            direct: of(&self.direct),
+            grants: of(&self.grants),
             refused: of(&self.refused),
             ended: of(&self.ended),
             lost: of(&self.lost),

@@ -75,8 +75,8 @@ impl Log {
     fn give_back(&mut self, means: &Means, held: Held) {
         self.back.forget(held);
         let Some(leased) = self.of(held) else { return };
-        let Leased { lease, handle, ino, process, credentials, .. } = leased;
-        let cred = credentials.clone();
+        let Leased { lease, handle, ino, process, credentials, direct, .. } = leased;
+        let (cred, direct) = (credentials.clone(), u64::from(*direct));
         means.told.lock().all.remove(lease);
         // What other kernels are told of it, nobody waits for here: those that want the file do.
         let (returned, _owed) =
@@ -87,6 +87,7 @@ impl Log {
         let _ = means.call(&cred, Request::Release { handle: *handle });
         means.redeems.returned(*ino, *process);
         means.counters.leases.fetch_sub(1, Relaxed);
+        means.counters.direct.fetch_sub(direct, Relaxed);
     }
 
     /// Has the back end take something in; answers of which files it could not be written, and

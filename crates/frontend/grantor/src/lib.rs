@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod counters;
+mod direct;
 mod file_log;
 mod grantor;
 mod holder;

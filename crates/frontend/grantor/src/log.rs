@@ -52,6 +52,11 @@ pub(crate) struct Leased {
     pub logged: bool,
     /// It was written since it was made durable last.
     pub written: bool,
+    /// Blocks of it were granted, so that it may be written at the target: the file log never
+    /// counts for it.
+    pub direct: bool,
+    /// The mtime that its holder said when that was looked at last.
+    pub said: i64,
 }
 
 pub(crate) struct Log {
@@ -163,6 +168,7 @@ impl Log {
         }
         let now = Instant::now();
         self.catch_up(means, (now, commit))?;
+        self.note_direct(means, now);
         if self.reader.waiting() == 0 {
             self.waits = None;
             let idle = |leased: &&Leased| now.saturating_duration_since(leased.used) >= unused;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Session {
     process: u32,
     socket: Arc<Packets>,
-    means: Means,
+    pub(crate) means: Means,
     log: Mutex<Log>,
     /// The program's own log, once it has one.
     own: OnceLock<Arc<LogTold>>,
@@ -80,7 +80,7 @@ impl Session {
         Ok((session, Passed { answer, descriptors: passed }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,6 +154,8 @@ impl Session {
                 generation: attr.generation,
                 logged: false,
                 written: false,
+                direct: false,
+                said: nanoseconds(mtime),
             })?;
             self.names().all.insert(lease, Name { held, mtime, kept: used, term });
             Ok((held, attr))
@@ -206,7 +208,8 @@ impl Session {
         if let Err(answer) = Self::lasting(&mut log, held) {
             return Ok(answer);
         }
-        if log.file.is_some() {
+        let direct = log.of(held).is_some_and(|leased| leased.direct);
+        if log.file.is_some() && !direct {
             return log.promise(&self.means, held, (order, end));
         }
         // Others may use the log while this file alone is made durable.
@@ -217,10 +220,14 @@ impl Session {
         drop(log);
         let fsync = Request::Fsync { file: handle.into(), datasync };
         let done = self.means.call(&cred, fsync).and_then(siftfs_proto::Reply::done);
-        if done.is_err()
-            && let Some(leased) = self.lock().of(held)
-        {
-            leased.written |= written;
+        match &done {
+            Ok(()) if direct => self.lock().covers(held, order),
+            Ok(()) => {}
+            Err(_) => {
+                if let Some(leased) = self.lock().of(held) {
+                    leased.written |= written;
+                }
+            }
         }
         Ok(answered(done.map(|()| Answer::Done)))
     }
@@ -285,7 +292,7 @@ impl Session {
     }
 
     /// The lease, if it lasts; else what is to be answered.
-    fn lasting(log: &mut Log, held: Held) -> std::result::Result<&mut Leased, Answer> {
+    pub(crate) fn lasting(log: &mut Log, held: Held) -> std::result::Result<&mut Leased, Answer> {
         let lasts = log.lasts(held);
         match log.of(held) {
             Some(leased) if lasts => Ok(leased),

@@ -117,6 +117,7 @@ fn is_lending(req: &Request) -> bool {
         | R::LeaseLocate { .. }
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
+        | R::LeaseDirect { .. }
         | R::Hold { .. }
         | R::Release { .. }
         | R::Forget { .. }

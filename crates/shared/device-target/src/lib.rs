@@ -21,9 +21,10 @@ mod unflushed;
 
 pub use device::TargetDevice;
 pub use grants::{Granted, Settled};
-pub use place::TargetPlace;
+pub use place::{TargetPlace, dial, over_socket};
 pub use queues::{
-    Covered, Failed, Fate, Kept, Kind, Lines, Next, Outcome, Queue, RequestOrder, Sequence, Taken,
-    Turn,
+    Connects, Covered, Failed, Fate, Kept, Kind, Lines, Next, Outcome, Queue, RequestOrder,
+    Sequence, Taken, Turn,
 };
+pub use siftfs_transport::Address;
 pub use target::{Keeper, Opened, Target};

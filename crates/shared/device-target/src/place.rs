@@ -1,10 +1,14 @@
 //! Which volume of which target.
 
 use crate::calls::QUEUE;
-use siftfs_base::Result;
-use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
+use siftfs_base::{Error, Result};
+use siftfs_transport::{
+    Address, CallerEnd, Secured, TransportOptions, connect_over, dial_unix, reach,
+};
 use siftfs_wire::BlockProtocol;
 use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// What a place begins with that names a target's volume.
 const SCHEME: &str = "target:";
@@ -43,6 +47,26 @@ impl TargetPlace {
         let options = TransportOptions { queue: QUEUE, ..self.options.clone() };
         reach::<BlockProtocol>(&self.address, &options, self.secured.as_ref())
     }
+}
+
+/// A unix socket that is connected to the process that listens at `path`, for [`over_socket`].
+///
+/// # Errors
+/// Nobody listens there, or takes the connection within five seconds.
+pub fn dial(path: &Path) -> Result<OwnedFd> {
+    let patience = TransportOptions::default().handshake;
+    dial_unix(path, patience).map_err(|e| Error::Link(format!("{}: {e}", path.display())))
+}
+
+/// A new connection to the target at this address, over a unix socket that is connected to it. The
+/// socket is its one descriptor.
+///
+/// # Errors
+/// No target is there, or it is of another version.
+pub fn over_socket(socket: OwnedFd, address: &Address) -> Result<CallerEnd<BlockProtocol>> {
+    let options =
+        TransportOptions { queue: QUEUE, shared_memory: 0, ..TransportOptions::default() };
+    connect_over::<BlockProtocol>(socket, address, &options)
 }
 
 /// As it is named on a command line.

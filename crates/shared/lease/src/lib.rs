@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod batch;
+mod granted;
 mod layout;
 mod medium;
 mod memory;
@@ -27,6 +28,7 @@ pub use batch::{
     BATCH_DATA, BATCH_UNIT, Batch, Batches, EachLogged, LOG_BYTES, LogShape, Logged, ReadLog,
     Scanned, scan,
 };
+pub use granted::{Granted, GrantedRun, MOST_GRANTED, MOST_NAME, MOST_RUNS};
 pub use layout::{FULL, MOST_BYTES, SLOTS, Shape};
 pub use medium::LogMedium;
 pub use memory::{Created, ForkMark, Memory, View, create, open};

@@ -2,6 +2,7 @@
 //! read. The version comes first. What a message has no use for is zero: each message has one form.
 
 use crate::batch::LogShape;
+use crate::granted::Granted;
 use crate::medium::LogMedium;
 use crate::words::Held;
 use siftfs_base::{Result, corrupt};
@@ -9,7 +10,7 @@ use zerocopy::little_endian::{I32, I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 /// The version of messages and memories.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of a token.
 pub const TOKEN: usize = 16;
 /// Stands for a handle, a user and a process.
@@ -57,6 +58,14 @@ pub enum Ask {
     /// The lease ends, if it has not, and its slot may be used again: no thread has it any more.
     /// What could not be written is told. Answer: `Done`.
     Return(Held),
+    /// Blocks of the leased file, to be read and written at the target, in place of those that were
+    /// granted before. Answer: `Granted`.
+    Direct {
+        /// The file's lease.
+        held: Held,
+        /// Bytes behind the file's end for which there is to be room, as far as there is space.
+        room: u64,
+    },
 }
 
 /// What the grantor answers.
@@ -84,6 +93,8 @@ pub enum Answer {
     Log(LogShape),
     /// What was read.
     Data(Vec<u8>),
+    /// Blocks of the leased file.
+    Granted(Granted),
     /// It is done.
     Done,
     /// The lease has ended. What was asked is to be asked of the kernel.
@@ -168,6 +179,11 @@ impl Ask {
                 offset = log;
                 10
             }
+            Self::Direct { held, room } => {
+                of(held);
+                offset = room;
+                11
+            }
         };
         RawAsk {
             version: VERSION.into(),
@@ -207,6 +223,7 @@ impl Ask {
             8 => Self::Return(held),
             9 => Self::Log,
             10 => Self::Forget(offset),
+            11 => Self::Direct { held, room: offset },
             kind => return Err(wrong(format!("there is no question {kind}"))),
         };
         if len as usize > MOST_DATA {
@@ -254,6 +271,10 @@ impl Answer {
                 raw.slot = medium.number().into();
                 7
             }
+            Self::Granted(Granted { target, runs, .. }) => {
+                (raw.number, raw.size) = ((target.len() as u64).into(), (runs.len() as u64).into());
+                8
+            }
         };
         raw.kind = kind.into();
         raw
@@ -262,13 +283,16 @@ impl Answer {
     /// As a packet.
     ///
     /// # Panics
-    /// For more data than one packet has.
+    /// For more data, or runs, than one packet has.
     pub fn encode(&self) -> Vec<u8> {
         let header: [u8; HEADER] = transmute!(self.raw());
         let mut packet = header.to_vec();
         if let Self::Data(bytes) = self {
             assert!(bytes.len() <= MOST_DATA, "no more is asked for");
             packet.extend_from_slice(bytes);
+        }
+        if let Self::Granted(granted) = self {
+            packet.extend(granted.encode());
         }
         packet
     }
@@ -298,6 +322,7 @@ impl Answer {
                 let medium = medium.ok_or_else(|| wrong("a log lies in nothing known".into()))?;
                 Self::Log(LogShape { len: raw.size.get(), key: raw.number.get(), medium })
             }
+            8 => Self::Granted(Granted::decode(data, (raw.number.get(), raw.size.get()))?),
             kind => {
                 return Err(wrong(format!("there is no answer {kind} of {} bytes", data.len())));
             }

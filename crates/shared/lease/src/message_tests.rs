@@ -1,4 +1,5 @@
 use super::*;
+use crate::granted::{GrantedRun, MOST_GRANTED, MOST_NAME, MOST_RUNS};
 use proptest::prelude::*;
 
 fn held() -> impl Strategy<Value = Held> {
@@ -24,7 +25,21 @@ fn asks() -> impl Strategy<Value = Ask> {
         Just(Ask::Ingest),
         Just(Ask::Nudge),
         held().prop_map(Ask::Return),
+        (held(), any::<u64>()).prop_map(|(held, room)| Ask::Direct { held, room }),
     ]
+}
+
+fn granted() -> impl Strategy<Value = Granted> {
+    let run = (any::<u64>(), any::<u64>(), 0..=u64::MAX >> 1, any::<bool>());
+    let runs = proptest::collection::vec(run, 0..9).prop_map(|runs| {
+        let run = |(first, block, count, fresh)| GrantedRun { first, block, count, fresh };
+        runs.into_iter().map(run).collect()
+    });
+    (any::<[u8; 32]>(), ".{0,20}", runs).prop_map(|(token, target, runs)| Granted {
+        token,
+        target,
+        runs,
+    })
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
@@ -37,6 +52,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             let medium = crate::LogMedium::of(medium).unwrap();
             Answer::Log(LogShape { len, key, medium })
         }),
+        granted().prop_map(Answer::Granted),
         Just(Answer::Done),
         Just(Answer::Ended),
         any::<i32>().prop_map(Answer::Failed),
@@ -99,7 +115,7 @@ fn another_version_is_refused_before_anything_else_is_looked_at() {
     packet[0] = 1;
     packet[4] = 99;
     let error = Ask::decode(&packet).unwrap_err().to_string();
-    assert!(error.contains("version 1 instead of 3"), "{error}");
+    assert!(error.contains("version 1 instead of 4"), "{error}");
 }
 
 #[test]
@@ -107,4 +123,32 @@ fn more_than_one_packet_has_is_not_asked_for() {
     let held = Held { slot: 0, number: 1 };
     let packet = Ask::Read { held, offset: 0, len: MOST_DATA as u32 + 1 }.encode();
     assert!(Ask::decode(&packet).is_err());
+}
+
+/// As much as one grant may have, and not one more.
+#[test]
+fn a_grant_has_bounds() {
+    let run = GrantedRun { first: 1, block: 2, count: 3, fresh: true };
+    let (token, target) = ([1; 32], "t".repeat(MOST_NAME));
+    let most = Granted { token, target, runs: vec![run; MOST_RUNS] };
+    let packet = Answer::Granted(most.clone()).encode();
+    assert_eq!(packet.len(), HEADER + MOST_GRANTED);
+    assert_eq!(Answer::decode(&packet).unwrap(), Answer::Granted(most.clone()));
+    let more = [Granted { runs: vec![run; MOST_RUNS + 1], ..most.clone() }, {
+        Granted { target: "t".repeat(MOST_NAME + 1), ..most }
+    }];
+    assert!(more.iter().all(|more| !more.fits()));
+    // Its header says more than a grant has, though the bytes are there.
+    for (at, count) in [(16, MOST_NAME as u64 + 1), (24, MOST_RUNS as u64 + 1)] {
+        let mut packet = packet.clone();
+        packet[at..at + 8].copy_from_slice(&count.to_le_bytes());
+        packet.resize(HEADER + MOST_GRANTED + 24, b't');
+        assert!(Answer::decode(&packet).is_err());
+    }
+    // A byte less or more, and a name that is no text.
+    assert!(Answer::decode(&packet[..packet.len() - 1]).is_err());
+    assert!(Answer::decode(&[&packet[..], &[0]].concat()).is_err());
+    let mut packet = packet;
+    packet[HEADER + 40] = 0xFF;
+    assert!(Answer::decode(&packet).is_err());
 }

@@ -139,6 +139,21 @@ impl<G: Words, H: Own> Writer<G, H> {
         (slot.number == held.number).then_some(slot.size)
     }
 
+    /// The file was written in another way than by a record, up to `end`, at `time` in nanoseconds
+    /// since 1970, and that is done: others are shown its size and mtime from now on. False: the
+    /// lease is not the slot's any more.
+    pub fn note(&mut self, held: Held, end: u64, time: i64) -> bool {
+        let Some(size) = self.size(held) else { return false };
+        if end > size {
+            let end = end.min(self.largest);
+            self.slots.get_mut(held.slot as usize).expect("just seen").size = end;
+            self.holder.store(self.shape.size(held.slot), end, Ordering::Release);
+        }
+        let mtime = self.shape.mtime(held.slot);
+        self.holder.store(mtime, time.cast_unsigned(), Ordering::Release);
+        true
+    }
+
     /// Publishes a write. `time` is nanoseconds since 1970. Others are shown the file's size and
     /// mtime with it, and never a size without its record.
     pub fn publish(&mut self, held: Held, place: Place, bytes: &[u8], time: i64) -> Publish {

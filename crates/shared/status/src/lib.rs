@@ -134,6 +134,10 @@ pub struct PrivateLogs {
     pub programs: Vec<LoggedProgram>,
     /// Files that are leased to them.
     pub leases: u64,
+    /// Those of them of which blocks were granted, to be read and written at the target.
+    pub direct: u64,
+    /// Grants of blocks since it was mounted.
+    pub grants: u64,
     /// Records that were taken in since it was mounted.
     pub records: u64,
     /// Bytes of them.

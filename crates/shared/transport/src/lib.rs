@@ -36,7 +36,9 @@ mod watch;
 pub use address::Address;
 pub use crossed::Crossed;
 pub use in_process::in_process;
-pub use meeting::{Listener, Repeats, Secured, Trust, connect, nobody_listens, reach};
+pub use meeting::{
+    Listener, Repeats, Secured, Trust, connect, connect_over, dial_unix, nobody_listens, reach,
+};
 pub use options::TransportOptions;
 pub use siftfs_keys::ServerTls;
 

@@ -327,7 +327,8 @@ fn mount(front: &Mounted) -> Mount {
 }
 
 fn private_logs(counts: Counts, programs: Vec<Program>) -> PrivateLogs {
-    let Counts { sessions, file_logs, leases, ingested, refused, ended, lost } = counts;
+    let Counts { sessions, file_logs, leases, ingested, direct, grants, .. } = counts;
+    let Counts { refused, ended, lost, .. } = counts;
     let (records, bytes, ingest) = (ingested.records, ingested.bytes, back_end(ingested));
     let programs = programs.into_iter().map(|program| {
         let Program { process, medium, promise, leases } = program;
@@ -339,6 +340,8 @@ fn private_logs(counts: Counts, programs: Vec<Program>) -> PrivateLogs {
         file_logs,
         programs,
         leases,
+        direct,
+        grants,
         records,
         bytes,
         refused,

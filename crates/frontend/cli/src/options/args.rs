@@ -22,7 +22,8 @@ const ACCEL_HELP: &str = "\
 The program, and every program that it starts, gets the library libsiftfs_preload.so (LD_PRELOAD). A file that it \
 has open to be written and calls fsync(2) on again and again goes by a private log; everything else goes by the \
 mount, and so do programs that are linked statically, and those that reach the kernel past the C library. Where no \
-mount has private_logs=on, nothing changes. SIFTFS_ACCEL=off switches the library off, SIFTFS_ACCEL_SKIP=NAME:NAME \
+mount has private_logs=on, nothing changes. With --direct, files on a mount of a target's volume are read and written \
+at the target, where that is granted. SIFTFS_ACCEL=off switches the library off, SIFTFS_ACCEL_SKIP=NAME:NAME \
 leaves programs of these names alone, SIFTFS_ACCEL_STREAMS=off is --no-streams. The exit status is the program's; 127: there is no such program; 126: it \
 cannot be run.";
 
@@ -569,6 +570,9 @@ pub struct Accel {
     /// Leave the C library's streams (fopen, fwrite) to the mount
     #[arg(long)]
     pub no_streams: bool,
+    /// Read and write files at the target that has their volume's storage, where that is granted
+    #[arg(long)]
+    pub direct: bool,
     /// Tell at the end which calls on files of mounts went past the library; slow, x86-64
     #[arg(long)]
     pub count_escapes: bool,

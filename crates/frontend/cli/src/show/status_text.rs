@@ -140,8 +140,12 @@ fn private_logs(logs: &PrivateLogs) -> String {
     }
     let media: Vec<_> = media.iter().map(|(by, n)| format!("{} by {by}", count(*n))).collect();
     let media = if media.is_empty() { String::new() } else { format!(" ({})", media.join("; ")) };
+    let direct = match logs.direct {
+        0 => String::new(),
+        direct => format!(" ({} of them at the target)", count(direct)),
+    };
     format!(
-        "private logs of {} programs{media}, {} files leased, {} records taken in by {} \
+        "private logs of {} programs{media}, {} files leased{direct}, {} records taken in by {} \
          writes{lost}",
         count(logs.sessions),
         count(logs.leases),

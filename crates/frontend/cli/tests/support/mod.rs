@@ -6,9 +6,11 @@ pub mod serving;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 pub const SIFTFS: &str = env!("CARGO_BIN_EXE_siftfs");
@@ -313,6 +315,27 @@ pub fn libraries() -> PathBuf {
     let found = dirs.into_iter().find(|dir| dir.join("libsiftfs_capi.so").exists());
     found.expect("the shared library is built with this test").to_path_buf()
 }
+
+/// The library of `siftfs accel`.
+pub fn library() -> PathBuf {
+    libraries().join("libsiftfs_preload.so")
+}
+
+/// The program and the library as they are installed: cargo puts a library where it is installed
+/// from only if it is built for itself.
+pub static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
+    let dir = libraries().join("siftfs-installed");
+    let [program, library_at] =
+        ["bin/siftfs", "lib/libsiftfs_preload.so"].map(|name| dir.join(name));
+    for (from, to) in [(Path::new(SIFTFS), &program), (&library(), &library_at)] {
+        fs::create_dir_all(to.parent().expect("a directory")).expect("it is made");
+        let new = to.with_extension("new");
+        let _ = fs::remove_file(&new);
+        fs::hard_link(from, &new).expect("a link");
+        fs::rename(&new, to).expect("it is put there");
+    }
+    program
+});
 
 pub fn run(program: &str, args: &[&str]) -> Ran {
     serving::make_way(args);

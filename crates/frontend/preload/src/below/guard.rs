@@ -29,6 +29,16 @@ pub fn is_inside() -> bool {
     INSIDE.get() || OFF.load(Ordering::Acquire)
 }
 
+/// Does this thread do work of the library's just now?
+pub fn is_at_work() -> bool {
+    INSIDE.get() && !OFF.load(Ordering::Acquire)
+}
+
+/// This thread is the library's own: no call of it is caught.
+pub fn stay_inside() {
+    INSIDE.set(true);
+}
+
 /// Does work of the library's, in which no call of the program's is caught. The program's errno is
 /// kept. None as well if this thread is inside already; and after a panic, which is the library's
 /// last work.

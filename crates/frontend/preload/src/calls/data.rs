@@ -8,12 +8,14 @@ use crate::below::user::User;
 use crate::state::inode::{Inode, Open, granted};
 use crate::state::{registry, table};
 use rustix::fs::{SeekFrom, seek};
-use siftfs_accel::{Leased, Through};
+use siftfs_accel::{Hold, Through};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// What is longer goes to the kernel: it is no small write.
 const MOST: usize = 256 << 10;
+/// The same of files that are read and written at a target.
+const MOST_DIRECT: usize = 16 << 20;
 
 /// Where in the file.
 #[derive(Clone, Copy)]
@@ -60,7 +62,7 @@ fn by_log(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     inside(|| {
         let open = leased(fd).filter(|open| open.writes)?;
         let user = user().filter(|user| user.len > 0)?;
-        if user.len > MOST {
+        if user.len > most(&open.inode) {
             open.inode.give_back();
             return None;
         }
@@ -81,12 +83,16 @@ fn by_log(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     })
 }
 
+fn most(inode: &Inode) -> usize {
+    if inode.is_direct() { MOST_DIRECT } else { MOST }
+}
+
 /// Does something by the lease. If that cannot be done, the lease may have ended.
-fn by_lease(inode: &Inode, work: impl FnOnce(&Leased) -> Outcome) -> Outcome {
+fn by_lease(inode: &Inode, work: impl FnOnce(&Hold) -> Outcome) -> Outcome {
     let guard = inode.lease()?;
     let leased = guard.as_ref()?;
     let done = work(leased);
-    let lasts = done.is_some() || leased.len() != Through::Mount;
+    let lasts = done.is_some() || leased.size() != Through::Mount;
     drop(guard);
     if !lasts {
         inode.ended();
@@ -101,19 +107,19 @@ fn through(done: Through<usize>) -> Outcome {
     }
 }
 
-fn append(fd: i32, at: At, leased: &Leased, bytes: &[u8]) -> Outcome {
+fn append(fd: i32, at: At, leased: &Hold, bytes: &[u8]) -> Outcome {
     if matches!(at, At::Offset(offset) if offset < 0) {
         return None;
     }
-    let Through::Lease(begin) = leased.append(bytes) else { return None };
+    let Through::Lease((begin, written)) = leased.append(bytes) else { return None };
     if let At::Here = at {
         // Whatever the kernel says: the bytes are written.
-        let _ = seek(borrowed(fd), SeekFrom::Start(begin.saturating_add(bytes.len() as u64)));
+        let _ = seek(borrowed(fd), SeekFrom::Start(begin.saturating_add(written as u64)));
     }
-    Some(Ok(bytes.len().cast_signed()))
+    Some(Ok(written.cast_signed()))
 }
 
-fn write_here(fd: i32, leased: &Leased, bytes: &[u8]) -> Outcome {
+fn write_here(fd: i32, leased: &Hold, bytes: &[u8]) -> Outcome {
     let len = signed(bytes.len())?;
     let end = moved(fd, len)?;
     let begin = end.checked_sub(bytes.len() as u64)?;
@@ -134,12 +140,12 @@ pub fn read(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     inside(|| {
         let open = leased(fd).filter(|open| open.reads)?;
         let user = user().filter(|user| user.len > 0)?;
-        if user.len > MOST || open.inode.pace.read() {
+        if user.len > most(&open.inode) || open.inode.pace.read() {
             open.inode.give_back();
             return None;
         }
         by_lease(&open.inode, |leased| {
-            let Through::Lease(size) = leased.len() else { return None };
+            let Through::Lease(size) = leased.size() else { return None };
             match at {
                 At::Offset(offset) => {
                     let offset = u64::try_from(offset).ok()?;
@@ -158,7 +164,7 @@ fn there(size: u64, offset: u64, len: usize) -> usize {
     usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len)
 }
 
-fn read_to(leased: &Leased, offset: u64, user: &User, len: usize) -> Outcome {
+fn read_to(leased: &Hold, offset: u64, user: &User, len: usize) -> Outcome {
     if !user.takes(len) {
         return None;
     }
@@ -173,7 +179,7 @@ fn read_to(leased: &Leased, offset: u64, user: &User, len: usize) -> Outcome {
     }
 }
 
-fn read_here(fd: i32, leased: &Leased, user: &User, size: u64) -> Outcome {
+fn read_here(fd: i32, leased: &Hold, user: &User, size: u64) -> Outcome {
     let len = there(size, moved(fd, 0)?, user.len);
     let end = moved(fd, signed(len)?)?;
     let begin = end.checked_sub(len as u64)?;

@@ -24,7 +24,7 @@ pub fn sync(fd: i32, datasync: bool) -> Outcome {
             open.inode.give_back();
         }
         if asks && open.writes && !open.inode.is_leased() {
-            registry::ask(fd, &open.inode);
+            registry::ask(fd, &open.inode, open.reads);
         }
         by_lease(&open, datasync).or_else(|| open.inode.untold().map(Err))
     })
@@ -68,7 +68,7 @@ pub fn looked(fd: i32) {
 pub fn seek_end(fd: i32, by: i64) -> Outcome {
     inside(|| {
         let open = registry::known(fd).filter(|open| open.inode.is_leased())?;
-        let size = match open.inode.lease()?.as_ref()?.len() {
+        let size = match open.inode.lease()?.as_ref()?.size() {
             Through::Lease(size) => size,
             Through::Mount => return None,
         };

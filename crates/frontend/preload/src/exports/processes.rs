@@ -1,7 +1,7 @@
 //! Children that run another program, and threads. fork(2) tells the library by handlers of its
 //! own.
 
-use crate::below::guard::{inside, spawning};
+use crate::below::guard::{inside, is_at_work, spawning, stay_inside};
 use crate::below::real;
 use crate::escapes;
 use crate::state::process::{before_exec, share_all};
@@ -70,6 +70,42 @@ struct Start {
     argument: *mut c_void,
 }
 
+/// Makes a thread of the library's own: no handler of a signal runs in it, and no call of it is
+/// caught.
+///
+/// # Safety
+/// As of pthread_create(3).
+unsafe fn create_own(
+    thread: *mut c_void,
+    attributes: *const c_void,
+    start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    let start = Box::into_raw(Box::new(Start { start, argument }));
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are this function's own, and the first call makes the first one. The C
+    // library leaves out the signals that it needs itself. The new thread has the mask that this
+    // one has now.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        let made = real::pthread_create(thread, attributes, own as *const c_void, start.cast());
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        if made != 0 {
+            drop(Box::from_raw(start));
+        }
+        made
+    }
+}
+
+extern "C-unwind" fn own(start: *mut c_void) -> *mut c_void {
+    stay_inside();
+    // SAFETY: `create_own` has made it for this thread alone.
+    let Start { start, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    start(argument)
+}
+
 /// A thread whose calls are counted, if those of others are.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_create(
@@ -78,6 +114,10 @@ unsafe extern "C-unwind" fn pthread_create(
     start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
+    if is_at_work() {
+        // SAFETY: the caller's arguments.
+        return unsafe { create_own(thread, attributes, start, argument) };
+    }
     let counted = match escapes::are_counted() {
         true => inside(|| Some(Box::into_raw(Box::new(Start { start, argument })))),
         false => None,

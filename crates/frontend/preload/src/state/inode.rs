@@ -1,8 +1,8 @@
 //! A file that is open in this program, and its lease, which all of its descriptors share.
 
 use super::pace::Pace;
-use super::table;
-use siftfs_accel::{Leased, Session, Through};
+use super::{direct, table};
+use siftfs_accel::{Hold, Session, Through};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -52,6 +52,13 @@ impl Entered {
         }
     }
 
+    /// Closes the connections to targets, which no lease uses any more.
+    pub fn disconnect(&self) {
+        if let Some(session) = self.lock().as_ref() {
+            session.disconnect();
+        }
+    }
+
     /// Is this one of the descriptors that the session keeps, and still what it was?
     pub fn keeps(&self, fd: i32) -> bool {
         self.own.iter().any(|(own, was)| *own == fd && was.is_some() && identity(fd) == *was)
@@ -71,7 +78,7 @@ impl Entered {
 }
 
 /// Few other files of a process have the same.
-fn mark((dev, ino): Key) -> u32 {
+pub fn mark((dev, ino): Key) -> u32 {
     let mixed = (dev.rotate_left(32) ^ ino).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 32) as u32 | 1
 }
@@ -82,7 +89,7 @@ pub fn is_marked(fd: i32, as_noted: u32) -> bool {
 }
 
 /// What a descriptor is.
-fn identity(fd: i32) -> Option<Key> {
+pub fn identity(fd: i32) -> Option<Key> {
     // SAFETY: the kernel says whether it is open.
     let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok()?;
     Some((stat.st_dev, stat.st_ino))
@@ -97,8 +104,9 @@ pub struct Inode {
     /// Stays with the kernel as long as it is open: it is mapped, or flags of a descriptor changed.
     pub is_kernels: AtomicBool,
     /// Held for reading while something is done by the lease.
-    lease: RwLock<Option<Leased>>,
+    lease: RwLock<Option<Hold>>,
     is_leased: AtomicBool,
+    is_direct: AtomicBool,
     /// A lease has ended since the kernel was asked for the size.
     grew: AtomicBool,
     /// An errno that the next fsync(2) tells.
@@ -123,6 +131,7 @@ impl Inode {
             is_kernels: AtomicBool::new(false),
             lease: RwLock::new(None),
             is_leased: AtomicBool::new(false),
+            is_direct: AtomicBool::new(false),
             grew: AtomicBool::new(false),
             untold: AtomicI32::new(0),
         }
@@ -133,18 +142,24 @@ impl Inode {
         self.is_leased.load(Ordering::Acquire)
     }
 
+    /// Is the lease that there is of the kind that reads and writes at a target?
+    pub fn is_direct(&self) -> bool {
+        self.is_direct.load(Ordering::Relaxed)
+    }
+
     /// The lease, which is not given back before the guard is dropped.
-    pub fn lease(&self) -> Option<RwLockReadGuard<'_, Option<Leased>>> {
+    pub fn lease(&self) -> Option<RwLockReadGuard<'_, Option<Hold>>> {
         let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
         lease.is_some().then_some(lease)
     }
 
-    fn lease_mut(&self) -> RwLockWriteGuard<'_, Option<Leased>> {
+    fn lease_mut(&self) -> RwLockWriteGuard<'_, Option<Hold>> {
         self.lease.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the lease by a descriptor that is open to be written. False: the session is over.
-    pub fn ask(&self, entered: &Entered, fd: BorrowedFd<'_>) -> bool {
+    /// Asks for the lease by a descriptor that is open to be written, and to be read if it `reads`.
+    /// False: the session is over.
+    pub fn ask(&self, entered: &Entered, fd: BorrowedFd<'_>, reads: bool) -> bool {
         let mut lease = self.lease_mut();
         let session = entered.lock();
         let Some(session) = session.as_ref() else { return true };
@@ -153,8 +168,9 @@ impl Inode {
         }
         // Calls of other threads wait from now on: a request of theirs would recall it at once.
         self.is_leased.store(true, Ordering::Release);
-        match session.lease(fd) {
+        match direct::lease(session, fd, reads) {
             Ok(leased) => {
+                self.is_direct.store(leased.is_direct(), Ordering::Relaxed);
                 *lease = Some(leased);
                 self.pace.granted();
                 GRANTED.fetch_add(1, Ordering::AcqRel);
@@ -168,7 +184,7 @@ impl Inode {
         }
     }
 
-    fn take(&self, lease: &mut Option<Leased>) {
+    fn take(&self, lease: &mut Option<Hold>) {
         let Some(leased) = lease.take() else { return };
         self.is_leased.store(false, Ordering::Release);
         self.grew.store(true, Ordering::Release);
@@ -192,7 +208,7 @@ impl Inode {
     pub fn ended(&self) {
         let mut lease = self.lease_mut();
         // Another thread may have got a new one.
-        if lease.as_ref().is_some_and(|leased| leased.len() == Through::Mount) {
+        if lease.as_ref().is_some_and(|leased| leased.size() == Through::Mount) {
             self.take(&mut lease);
         }
     }

@@ -1,5 +1,6 @@
 //! What is known of descriptors, files and mounts.
 
+pub mod direct;
 pub mod inode;
 pub mod pace;
 pub mod process;

@@ -26,6 +26,21 @@ const MOST_LEVEL: u8 = 12;
 /// A lease is asked for at each fsync(2) without one (SIFTFS_ACCEL=eager).
 static EAGER: AtomicBool = AtomicBool::new(false);
 
+/// Files are read and written at targets where that can be (SIFTFS_ACCEL_DIRECT=on).
+static DIRECT: AtomicBool = AtomicBool::new(false);
+/// As [`FIRST`] then: no log is made.
+const FIRST_DIRECT: u8 = 2;
+
+/// From now on, leases of the direct kind are asked for.
+pub fn be_direct() {
+    DIRECT.store(true, Ordering::Relaxed);
+}
+
+/// Are they?
+pub fn is_direct() -> bool {
+    DIRECT.load(Ordering::Relaxed)
+}
+
 /// From now on, leases need not pay.
 pub fn be_eager() {
     EAGER.store(true, Ordering::Relaxed);
@@ -33,7 +48,8 @@ pub fn be_eager() {
 
 /// Has a descriptor called fsync(2) so often that its file is to be looked at?
 pub fn is_worth_a_look(syncs: u8) -> bool {
-    syncs >= FIRST || EAGER.load(Ordering::Relaxed)
+    let first = if is_direct() { FIRST_DIRECT } else { FIRST };
+    syncs >= first || EAGER.load(Ordering::Relaxed)
 }
 
 /// How often leases of files did not pay, for longer than a file is open. Files share levels, which
@@ -109,7 +125,7 @@ impl Pace {
     /// where others rename files all the time, say.
     pub fn synced(&self, by: By) -> bool {
         let more = match by {
-            By::Log => -1,
+            By::Log | By::Target => -1,
             By::Daemon => return false,
             By::DaemonBesideLog => BESIDE_LOG,
         };

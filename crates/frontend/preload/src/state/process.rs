@@ -1,7 +1,7 @@
 //! The process: which one it is, whether it is let alone, and its children.
 
 use super::inode::is_marked;
-use super::{pace, registry, table};
+use super::{direct, pace, registry, table};
 use crate::below::guard::{inside, is_inside, switch_off};
 use crate::below::heap::HEAP;
 use crate::{escapes, streams};
@@ -56,6 +56,9 @@ pub fn begin(hooks: [*const c_void; streams::ALL.len()]) {
         }
         if variable(c"SIFTFS_ACCEL") == Some(b"eager") {
             pace::be_eager();
+        }
+        if variable(c"SIFTFS_ACCEL_DIRECT") == Some(b"on") {
+            pace::be_direct();
         }
         // What fails in here says nothing on the program's standard error.
         std::panic::set_hook(Box::new(|_| {}));
@@ -136,6 +139,7 @@ extern "C" fn in_child() {
         HEAP.renew();
         table::renew();
         registry::renew();
+        direct::renew();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::inode::{Entered, Inode, Key, Open, granted};
 use super::process::is_own;
-use super::{pace, table};
+use super::{direct, pace, table};
 use crate::below::renew::Renewable;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use siftfs_accel::Session;
@@ -132,7 +132,7 @@ pub fn considered(fd: i32) -> Option<Arc<Open>> {
 }
 
 /// Asks for the lease of a file by a descriptor, if there is a session.
-pub fn ask(fd: i32, inode: &Inode) {
+pub fn ask(fd: i32, inode: &Inode, reads: bool) {
     // SAFETY: as in `joined`.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     if !is_own() || !is_unlimited() || key(borrowed) != Some(inode.key) {
@@ -140,7 +140,7 @@ pub fn ask(fd: i32, inode: &Inode) {
     }
     let session = registry().session(inode.key.0, borrowed);
     let Some(session) = session else { return inode.pace.refused() };
-    if !inode.ask(&session, borrowed) {
+    if !inode.ask(&session, borrowed, reads) {
         registry().end_session(inode.key.0);
     }
 }
@@ -244,6 +244,7 @@ pub fn give_all_back() {
     let all: Vec<_> = registry().inodes.values().cloned().collect();
     all.iter().for_each(|inode| inode.give_back());
     table::tagged().for_each(shared);
+    registry().disconnect();
 }
 
 /// Others are to have the open file: its lease goes back, and they append where it ends.
@@ -265,7 +266,7 @@ pub fn is_kept(fd: i32) -> bool {
         Mount::Ours { session: Some(session), .. } => session.keeps(fd),
         _ => false,
     };
-    let kept = registry.mounts.values().any(keeps);
+    let kept = registry.mounts.values().any(keeps) || direct::keeps(fd);
     if !kept {
         table::forget(fd);
     }
@@ -281,6 +282,9 @@ pub fn give_up(fd: i32) {
     };
     if let Some(dev) = registry.mounts.iter().find_map(of) {
         registry.end_session(dev);
+    } else if direct::keeps(fd) {
+        registry.give_all_back();
+        registry.disconnect();
     }
 }
 
@@ -296,6 +300,20 @@ impl Registry {
         }
         open.inode.descriptors.fetch_add(1, Ordering::AcqRel);
         Some(open)
+    }
+
+    fn give_all_back(&self) {
+        self.inodes.values().for_each(|inode| inode.give_back());
+    }
+
+    /// Closes all connections to targets.
+    fn disconnect(&self) {
+        for mount in self.mounts.values() {
+            if let Mount::Ours { session: Some(session), .. } = mount {
+                session.disconnect();
+            }
+        }
+        direct::forget_closed();
     }
 
     /// A descriptor of the file has gone.

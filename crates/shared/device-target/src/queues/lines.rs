@@ -4,7 +4,8 @@
 use crate::calls::Calls;
 use crate::place::TargetPlace;
 use siftfs_base::{Error, Result};
-use siftfs_wire::{Carried, PROTOCOL_VERSION, StorageAnswer, StorageCall, Token};
+use siftfs_transport::CallerEnd;
+use siftfs_wire::{BlockProtocol, Carried, PROTOCOL_VERSION, StorageAnswer, StorageCall, Token};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Connections of one program to one target.
 pub(super) const LINES: usize = 4;
 
+/// Makes a connection to a target, on which nothing was said.
+pub type Connects = Box<dyn Fn() -> Result<CallerEnd<BlockProtocol>> + Send + Sync>;
+
 /// Connections to one target, made when they are needed.
 pub struct Lines {
-    place: TargetPlace,
+    connects: Connects,
     lines: [Mutex<Option<Arc<Line>>>; LINES],
 }
 
@@ -42,7 +46,12 @@ pub(super) enum Begun {
 impl Lines {
     /// None yet.
     pub fn new(place: TargetPlace) -> Arc<Self> {
-        Arc::new(Self { place, lines: Default::default() })
+        Self::by(Box::new(move || place.connect()))
+    }
+
+    /// None yet; each is made so.
+    pub fn by(connects: Connects) -> Arc<Self> {
+        Arc::new(Self { connects, lines: Default::default() })
     }
 
     /// Opens a queue of this life for what the token stands for, on the calling thread's
@@ -82,7 +91,7 @@ impl Lines {
         if let Some(line) = line.as_ref().filter(|line| !line.calls.is_broken()) {
             return Ok(line.clone());
         }
-        let calls = Calls::new(self.place.connect()?);
+        let calls = Calls::new((self.connects)()?);
         let made = Arc::new(Line { calls, queues: AtomicU32::new(0) });
         *line = Some(made.clone());
         Ok(made)

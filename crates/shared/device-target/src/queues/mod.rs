@@ -8,7 +8,7 @@ mod sequence;
 mod writes;
 
 pub use atomic::{Fate, Outcome};
-pub use lines::Lines;
+pub use lines::{Connects, Lines};
 pub use queue::{Covered, Queue, Turn};
 pub use sequence::{Kind, RequestOrder, Sequence, Taken};
 pub use writes::{Failed, Kept, Next};

@@ -33,7 +33,29 @@ const LOOK: Duration = Duration::from_secs(1);
 /// address and the reason.
 pub fn connect<P: Protocol>(address: &Address, options: &TransportOptions) -> Result<CallerEnd<P>> {
     let deadline = Instant::now() + options.handshake;
-    let socket = Socket::new(dial(address, deadline)?).map_err(|e| cannot(address, &e))?;
+    met::<P>(dial(address, deadline)?, address, options, deadline)
+}
+
+/// As [`connect`], over a socket that is connected to that server already: for one who cares which
+/// descriptors there are. Without shared memory it is the only one that the connection has.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_over<P: Protocol>(
+    socket: OwnedFd,
+    address: &Address,
+    options: &TransportOptions,
+) -> Result<CallerEnd<P>> {
+    met::<P>(socket, address, options, Instant::now() + options.handshake)
+}
+
+fn met<P: Protocol>(
+    socket: OwnedFd,
+    address: &Address,
+    options: &TransportOptions,
+    deadline: Instant,
+) -> Result<CallerEnd<P>> {
+    let socket = Socket::new(socket).map_err(|e| cannot(address, &e))?;
     let process = process(&socket, address);
     let peer = peer_name(&socket, P::SERVER, address, process);
     let met = Met { peer, process, key: None };
@@ -107,6 +129,14 @@ fn why(e: &io::Error) -> String {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "it does not answer".into(),
         _ => e.to_string(),
     }
+}
+
+/// A connected unix socket to the process that listens at `path`, for [`connect_over`].
+///
+/// # Errors
+/// Nobody listens there, or takes the connection within `patience`.
+pub fn dial_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
+    connect_unix(path, Instant::now() + patience)
 }
 
 fn connect_unix(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {

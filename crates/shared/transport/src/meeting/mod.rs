@@ -7,7 +7,7 @@ mod listener;
 mod repeats;
 mod secured;
 
-pub use connect::{connect, nobody_listens, reach};
+pub use connect::{connect, connect_over, dial_unix, nobody_listens, reach};
 pub use listener::Listener;
 pub use repeats::Repeats;
 pub use secured::{Secured, Trust};

@@ -14,6 +14,7 @@ use std::process::Command;
 const LIBRARY: &str = "libsiftfs_preload.so";
 const PRELOAD: &str = "LD_PRELOAD";
 const STREAMS: &str = "SIFTFS_ACCEL_STREAMS";
+const DIRECT: &str = "SIFTFS_ACCEL_DIRECT";
 /// Where this program was built to be installed, if that was said.
 const LIBDIR: Option<&str> = option_env!("SIFTFS_LIBDIR");
 /// As env(1) and shells have them.
@@ -30,6 +31,9 @@ pub fn accel(a: &Accel) -> Outcome {
     let preload = preloaded(&library, std::env::var_os(PRELOAD).as_deref())?;
     let mut command = Command::new(program);
     command.args(arguments).env(PRELOAD, preload);
+    if a.direct {
+        command.env(DIRECT, "on");
+    }
     if a.no_streams {
         command.env(STREAMS, "off");
     }
