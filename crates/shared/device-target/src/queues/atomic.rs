@@ -22,8 +22,8 @@ impl Queue {
     ///
     /// # Errors
     /// Those of a queue, after which all of it may be there, or nothing. `EOPNOTSUPP`: the volume
-    /// has no redo lane, or a block was granted as a fresh one. `EFBIG`: it has no room. Then, and if it was
-    /// refused, nothing of it is there.
+    /// has no redo lane, or a block was granted as a fresh one. `EFBIG`: it has no room. Then, and
+    /// if it was refused, nothing of it is there.
     pub fn write_atomic(&self, parts: &[(u64, &[u8])]) -> Result<()> {
         let turn = self.turn(Kind::Write, [], true);
         if !self.is_flushed() {
