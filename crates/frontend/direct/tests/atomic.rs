@@ -7,10 +7,11 @@ use siftfs_base::{Error, Rng};
 use siftfs_device::{Fault, OpClass};
 use siftfs_direct::DirectFile;
 use siftfs_log::REDO_RING;
+use siftfs_proto::{ROOT_INO, Request};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::machine::{Machine, Way};
-use support::{all, bytes, create, host, open, session, user, volume, volume_with};
+use support::{all, ask, bytes, create, host, open, session, user, volume, volume_with};
 
 const REDO: u64 = 4 << 20;
 const SIZE: usize = 100 * 4096;
@@ -23,13 +24,16 @@ fn until_direct(file: &DirectFile) {
     }
 }
 
-/// A file with these bytes, whose blocks are granted.
+/// A file with these bytes, which the host has written, whose blocks are granted: none as a fresh
+/// one.
 fn granted(program: &siftfs_direct::Session, model: &[u8]) -> DirectFile {
-    let file = create(program, "f");
-    file.write_at(0, model).unwrap();
-    file.sync_all().unwrap();
-    // What is granted with the first request may be fresh: it is asked for again by then.
-    thread::sleep(Duration::from_millis(150));
+    let new = Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 };
+    let (_, handle) = ask(program.service(), new).created().unwrap();
+    for (at, part) in (0..).step_by(1 << 16).zip(model.chunks(1 << 16)) {
+        ask(program.service(), Request::write(handle, at, part.to_vec()));
+    }
+    ask(program.service(), Request::Fsync { file: handle.into(), datasync: false });
+    let file = program.file(handle);
     until_direct(&file);
     file
 }

@@ -1,6 +1,6 @@
-//! Power is cut at every write and flush of a script, and what was not flushed is kept, lost or torn:
-//! every transaction is there as a whole or not at all, in the order of the commits, and what was
-//! answered is there.
+//! Power is cut at every write and flush of a script, and what was not flushed is kept, lost or
+//! torn: every transaction is there as a whole or not at all, in the order of the commits, and what
+//! was answered is there.
 
 use crate::redo::RedoLane;
 use crate::redo::test_util::*;
@@ -158,8 +158,8 @@ fn a_power_cut_within_a_replay_changes_nothing() {
     }
 }
 
-/// Two threads commit at once; the batch is torn in any way. What one of them was answered is there,
-/// and each is whole.
+/// Two threads commit at once; the batch is torn in any way. What one of them was answered is
+/// there, and each is whole.
 #[test]
 fn a_batch_that_is_torn_leaves_a_begin_of_it() {
     for at in 0..6u64 {

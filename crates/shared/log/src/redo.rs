@@ -13,7 +13,8 @@ use std::ops::Range;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Byte offsets of the two slots in the lane's region. A slot with an even number lies in the first.
+/// Byte offsets of the two slots in the lane's region. A slot with an even number lies in the
+/// first.
 pub const REDO_SLOTS: [u64; 2] = [0, BLOCK_BYTES];
 /// Byte offset of the ring in the lane's region.
 pub const REDO_RING: u64 = 2 * BLOCK_BYTES;

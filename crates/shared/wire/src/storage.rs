@@ -260,11 +260,12 @@ pub enum StorageCall {
     },
     /// Of a queue: adds bytes to a transaction, which begins with that if it was not there. Nothing
     /// shows it before it is committed; then it is durable, and a read or a power cut finds all of
-    /// it or nothing. A call that fails drops the transaction, and so does a newer life. If a commit
-    /// fails with anything but a refusal, `EFBIG`, `EAGAIN` or `EOPNOTSUPP`, it may be there.
+    /// it or nothing. A call that fails drops the transaction, and so does a newer life. If a
+    /// commit fails with anything but a refusal, `EFBIG`, `EAGAIN` or `EOPNOTSUPP`, it may be
+    /// there.
     ///
-    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one. `EFBIG`: the transaction
-    /// is too large. `EAGAIN`: there are too many.
+    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one. `EFBIG`: the
+    /// transaction is too large. `EAGAIN`: there are too many.
     AtomicWrite {
         /// What the program calls it, among those of the grant.
         transaction: u64,

@@ -49,13 +49,13 @@ impl Table {
         }
     }
 
-    /// Adds to a transaction, and perhaps commits it. Each of the ranges is checked as one of a plain
-    /// write is, and the grant keeps its blocks until its end, for which this call is waited.
+    /// Adds to a transaction, and perhaps commits it. Each of the ranges is checked as one of a
+    /// plain write is, and the grant keeps its blocks until its end, for which this call is waited.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one: what is committed
-    /// in it would be gone with a target that dies before the host has journaled that the block is
-    /// written (rule R30).
+    /// `EOPNOTSUPP`: there is no redo lane, or a block was granted as a fresh one: what is
+    /// committed in it would be gone with a target that dies before the host has journaled that the
+    /// block is written (rule R30).
     pub fn write_atomic(
         &self,
         named: (u64, bool),
