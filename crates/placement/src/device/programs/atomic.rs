@@ -84,3 +84,7 @@ impl Redo {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "atomic_tests.rs"]
+mod tests;
