@@ -273,9 +273,12 @@ impl Model {
             | R::SetXattr { .. }
             | R::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
-            R::GetFlags { .. } | R::SetFlags { .. } => Err(libc::EOPNOTSUPP),
-            R::GetLock { .. } | R::SetLock { .. } | R::CloseLocks { .. } => Err(libc::EOPNOTSUPP),
-            R::CancelLock { .. }
+            R::GetFlags { .. }
+            | R::SetFlags { .. }
+            | R::GetLock { .. }
+            | R::SetLock { .. }
+            | R::CloseLocks { .. }
+            | R::CancelLock { .. }
             | R::Lease { .. }
             | R::LeaseWrite { .. }
             | R::LeaseLocate { .. }
@@ -285,9 +288,7 @@ impl Model {
             | R::LeaseExtend { .. }
             | R::ReadDirect { .. }
             | R::HoldMany { .. } => Err(libc::EOPNOTSUPP),
-            R::Publish { base, entries, rights, .. } => {
-                self.publish(cred, rights, *base, entries, fx)
-            }
+            R::Publish { base, entries: e, rights, .. } => self.publish(cred, rights, *base, e, fx),
             R::SectionStart { .. }
             | R::SectionWrite { .. }
             | R::SectionRead { .. }

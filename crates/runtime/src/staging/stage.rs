@@ -11,6 +11,7 @@ use crate::staging::unwritten::Staged;
 use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::buffers::is_bulk;
 use crate::state::log::lane::{Place, RecordRef};
 use crate::state::log::names::{self, Unstageable};
@@ -230,6 +231,32 @@ pub fn stage_replies(state: &mut State, seq: &Sequencer) -> Option<Staged> {
     Some(staged)
 }
 
+/// Blocks that the captured inodes add to a transaction at worst: a close bound if a coarse one
+/// is beyond `most`. Where an extent tree is deep and the journal is small it matters that what
+/// has a home changes no tree.
+fn whole_blocks(tree: &mut Tree, capture: &Capture, most: usize) -> usize {
+    let ranges = |ino| capture.data.iter().filter(move |range| range.ino == ino).count();
+    let coarse = |ino: &InodeNr| tree.inode_blocks(*ino, ranges(*ino));
+    let blocks = capture.whole.iter().map(coarse).sum();
+    match blocks <= most {
+        true => blocks,
+        false => capture.whole.iter().map(|i| blocks_without_homes(tree, *i, capture)).sum(),
+    }
+}
+
+/// As [`Tree::inode_blocks`], of the inode's ranges that are not mapped yet.
+fn blocks_without_homes(tree: &mut Tree, ino: InodeNr, capture: &Capture) -> usize {
+    let own = capture.data.iter().filter(|range| range.ino == ino);
+    let lacks = |range: &&Range| {
+        let (first, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+        !tree.has_home(ino, first, end)
+    };
+    match own.filter(lacks).count() {
+        0 => INODE_BLOCKS,
+        lacking => tree.inode_blocks(ino, lacking),
+    }
+}
+
 impl Metadata {
     /// What one record of `inodes`, which are loaded, would be; `None` if there is nothing to
     /// stage. It lies in the first one's lane.
@@ -285,7 +312,11 @@ impl Metadata {
             .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record());
         let layout = layout.ok_or(Unstageable::TooMuchData)?;
         let mut blocks = self.log.range_blocks(ranges, bytes) + extra.files * NEW_INODE_BLOCKS;
-        blocks += self.whole_blocks(&capture, self.log.half_transaction().saturating_sub(blocks));
+        blocks += whole_blocks(
+            &mut self.tree,
+            &capture,
+            self.log.half_transaction().saturating_sub(blocks),
+        );
         let most = self.log.max_transaction_blocks();
         if blocks > self.log.half_transaction() || blocks + more + EMPTY_BLOCKS > most {
             return Err(Unstageable::TooMuchData.into());
@@ -316,37 +347,11 @@ impl Metadata {
     fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Step<bool> {
         let ranges = self.log.range_blocks(capture.data.len(), capture.data_len);
         let most = self.log.half_transaction().saturating_sub(ranges);
-        let blocks = self.whole_blocks(capture, most);
+        let blocks = whole_blocks(&mut self.tree, capture, most);
         if blocks > most {
             return Ok(false);
         }
         self.room_in_transaction(ranges + blocks + kept).map(|()| true)
-    }
-
-    /// Blocks that the captured inodes add to a transaction at worst: a close bound if a coarse one
-    /// is beyond `most`. Where an extent tree is deep and the journal is small it matters that what
-    /// has a home changes no tree.
-    fn whole_blocks(&mut self, capture: &Capture, most: usize) -> usize {
-        let ranges = |ino| capture.data.iter().filter(move |range| range.ino == ino).count();
-        let coarse = |ino: &InodeNr| self.tree.inode_blocks(*ino, ranges(*ino));
-        let blocks = capture.whole.iter().map(coarse).sum();
-        match blocks <= most {
-            true => blocks,
-            false => capture.whole.iter().map(|i| self.blocks_without_homes(*i, capture)).sum(),
-        }
-    }
-
-    /// As [`Tree::inode_blocks`], of the inode's ranges that are not mapped yet.
-    fn blocks_without_homes(&mut self, ino: InodeNr, capture: &Capture) -> usize {
-        let own = capture.data.iter().filter(|range| range.ino == ino);
-        let lacks = |range: &&Range| {
-            let (first, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
-            !self.tree.has_home(ino, first, end)
-        };
-        match own.filter(lacks).count() {
-            0 => INODE_BLOCKS,
-            lacking => self.tree.inode_blocks(ino, lacking),
-        }
     }
 
     /// What the record carries is no longer pending; its ranges lie in the lane.

@@ -217,8 +217,8 @@ pub enum Request {
     /// or none of it, where space is short. What was granted before is taken back first, and so
     /// it is by anything that the session does with the file but `Read`, `LeaseWrite` and
     /// `LeaseLocate` beside the granted blocks, `LeaseKeep`, `LeaseExtend`, `Fsync`, and what only
-    /// looks at attributes. `Fsync` covers what was written at the target and answered; it is `EIO` once if
-    /// the target has died since the grant: what was not durable there may be lost, as the
+    /// looks at attributes. `Fsync` covers what was written at the target and answered; it is `EIO`
+    /// once if the target has died since the grant: what was not durable there may be lost, as the
     /// program's connection tells as well. Errors as of `LeaseWrite`; `EOPNOTSUPP` where no target
     /// has the storage, and for a file with set-id bits or capabilities, and one that is immutable
     /// or append-only; `EAGAIN` if too much is granted, or it is being done; `EIO`, once, if what

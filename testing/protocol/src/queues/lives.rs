@@ -41,8 +41,8 @@ impl Traffic {
         self.messages.retain(stays);
     }
 
-    /// Does nothing run of the lives before the one that waits for its answer? Nothing does when the
-    /// grant is over, which is not looked at again.
+    /// Does nothing run of the lives before the one that waits for its answer? When the grant is
+    /// over nothing does, and that is not looked at again.
     pub(crate) fn may_attach(&self, config: &Config) -> bool {
         let (life, gone) = (self.target.life, self.target.grant == Grant::Gone);
         let drained = gone || !self.runs(|message| message.life < life);

@@ -34,7 +34,7 @@ impl World {
         };
         mkfs_on(disk.clone(), &options).unwrap();
         let header = read_headers(&*disk).unwrap().header;
-        let redo = header.redo.clone().unwrap();
+        let redo = header.redo.unwrap();
         let area = region_descs(&header).into_iter().find(|d| d.kind == RegionKind::Area).unwrap();
         let media = Media::from(disk.clone());
         let parts = RedoParts::of(&media, &media.read().unwrap()).unwrap();
