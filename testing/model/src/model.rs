@@ -273,12 +273,9 @@ impl Model {
             | R::SetXattr { .. }
             | R::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
-            R::GetFlags { .. }
-            | R::SetFlags { .. }
-            | R::GetLock { .. }
-            | R::SetLock { .. }
-            | R::CloseLocks { .. }
-            | R::CancelLock { .. }
+            R::GetFlags { .. } | R::SetFlags { .. } => Err(libc::EOPNOTSUPP),
+            R::GetLock { .. } | R::SetLock { .. } | R::CloseLocks { .. } => Err(libc::EOPNOTSUPP),
+            R::CancelLock { .. }
             | R::Lease { .. }
             | R::LeaseWrite { .. }
             | R::LeaseLocate { .. }
