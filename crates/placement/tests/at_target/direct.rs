@@ -8,7 +8,7 @@ use siftfs_device_target::Queue;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::compound::Access;
 use siftfs_proto::*;
-use siftfs_wire::{PROTOCOL_VERSION, StorageAnswer, StorageCall};
+use siftfs_wire::{GrantRun, PROTOCOL_VERSION, StorageAnswer, StorageCall};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -408,8 +408,12 @@ fn forged(rng: &mut Rng, lane: &Lane, granted: &[u64]) -> (StorageCall, bool) {
     let mut touched = offset / BLOCK..offset.saturating_add(len.into()).div_ceil(BLOCK);
     let inside = len == 0 || touched.all(|block| granted.contains(&(block * BLOCK)));
     let may = device == 0 && inside;
-    match rng.below(12) {
+    match rng.below(13) {
         0 => (StorageCall::Discard { device, offset, len: len.into() }, false),
+        12 => {
+            let run = GrantRun { block: offset / BLOCK, len: 1, first: 1 << 20, fresh: false };
+            (StorageCall::Extend { lease, token, runs: vec![run] }, false)
+        }
         1 => {
             (StorageCall::Grant { lease: rng.below(9), file: 12, write: true, runs: vec![] }, false)
         }

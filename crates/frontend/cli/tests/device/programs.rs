@@ -17,7 +17,8 @@ use siftfs_rig::device::Device as Server;
 use siftfs_rig::hostile::{NOBODY, become_user};
 use siftfs_transport::{Address, CallerEnd, Received, TransportOptions, Trust, connect, reach};
 use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall, ToService,
+    BlockProtocol, FromService, GrantRun, PROTOCOL_VERSION, Place, StorageAnswer, StorageCall,
+    ToService,
 };
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -396,8 +397,12 @@ impl Hostile<'_> {
         let blocks = vec![SharedBlock::from([0xee; BLOCK_SIZE]); given];
         let mut touched = offset / BLOCK..offset.saturating_add(len.into()).div_ceil(BLOCK);
         let may = device == 0 && (len == 0 || touched.all(|block| homes.contains(&block)));
-        match rng.below(12) {
+        match rng.below(13) {
             0 => (StorageCall::Discard { device, offset, len: len.into() }, false),
+            12 => {
+                let run = GrantRun { block: offset / BLOCK, len: 1, first: 1 << 20, fresh: false };
+                (StorageCall::Extend { lease: rng.below(9), token, runs: vec![run] }, false)
+            }
             1 => (
                 StorageCall::Grant { lease: rng.below(9), file: 12, write: true, runs: vec![] },
                 false,
