@@ -6,7 +6,7 @@ use siftfs_base::Error;
 use siftfs_crash::{Bench, VolumeKind};
 use siftfs_device::{Image, MemDevice};
 use siftfs_fsck::Severity;
-use siftfs_log::{FORMAT_VERSION, REGISTRY_VERSION};
+use siftfs_log::{FORMAT_VERSION, KNOWN_INCOMPAT, REGISTRY_VERSION};
 
 /// Codes of what `siftfs fsck` finds at least as bad as `severity`.
 fn found(image: &Image, severity: Severity) -> Vec<&'static str> {
@@ -55,7 +55,7 @@ fn features_from_the_future() {
         with_header(&one, 1, 0, at, &bits.to_le_bytes())
     };
     for image in [base_image(), dirty()] {
-        for bits in [8u32, 0x8000_0000] {
+        for bits in [KNOWN_INCOMPAT + 1, 0x8000_0000] {
             let error = refused("an incompatible feature", &both(&image, 20, bits));
             assert!(matches!(error, Error::Incompatible(_)), "{error}");
             let text = error.to_string();
