@@ -170,7 +170,8 @@ impl Shared {
         lock(&self.leased).remove(&lease);
     }
 
-    /// Has the session's thread ask for room for the file. False if there is none any more.
+    /// Has the session's thread ask for room for the file. False if the thread has
+    /// ended.
     pub fn make_room_for(&self, file: &Arc<Opened>) -> bool {
         lock(&self.orders).send(Order::MakeRoom(Arc::downgrade(file))).is_ok()
     }

@@ -63,7 +63,8 @@ fn r34_no_host_writes_the_redo_lane() {
     device.write(redo.offset - 16, &there, false).unwrap();
 }
 
-/// Rule R33: who may only read gets what is there; with the host's role the lane is empty.
+/// Rule R33: a host that may only read is shown the blocks as they are; when a host has its role
+/// the lane is empty.
 #[test]
 fn r33_the_lane_is_brought_home_before_a_host_is_answered() {
     for alone in [true, false] {

@@ -121,7 +121,7 @@ pub struct RedoSlot {
     pub tail: u64,
     /// Number of the transaction that begins there, at least 1.
     pub number: u64,
-    /// Checksum of the record before the tail; 0 if there is none under this key.
+    /// Checksum of the record before the tail; 0 if no record was written there under this key.
     pub prev_crc: u32,
     /// Key of the records' checksums.
     pub nonce: u64,
@@ -206,7 +206,7 @@ pub struct RedoPlace {
     pub pos: u64,
     /// Where the record before it ended.
     pub prev_end: u64,
-    /// Checksum of the record before it; 0 if there is none under this key.
+    /// Checksum of the record before it; 0 for the first record under this key.
     pub prev_crc: u32,
     /// Number of its transaction.
     pub number: u64,

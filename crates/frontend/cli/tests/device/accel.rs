@@ -147,8 +147,8 @@ fn at_target(town: &Town) -> u64 {
     now["runtime"]["service"]["device"]["programs"]["requests"].as_u64().unwrap()
 }
 
-/// Its reads, writes and syncs go to the target, and make no request of the mount; who looks at the
-/// file sees all of it, by every door.
+/// The program's reads, writes and syncs go to the target, and make no request of the mount. Other
+/// processes that look at the file see all of it, by every door.
 #[test]
 fn a_program_that_is_not_changed() {
     let town = Town::new();
