@@ -89,7 +89,8 @@ fn write(
     for (offset, bytes) in pieces {
         let (len, data) = (bytes.len(), bytes.into());
         let written =
-            ask(session, Request::LeaseWrite { lease, offset, data, time: None })?.written()?;
+            ask(session, Request::LeaseWrite { lease, offset, data, time: None, durable: false })?
+                .written()?;
         if written as usize != len {
             return Err(corrupt("a leased file", format!("{written} of {len} bytes")));
         }
@@ -151,7 +152,10 @@ impl Leaser {
         let ino = self.find(path)?;
         let open = Request::open(ino, access);
         let handle = ask(&self.session, open)?.opened()?;
-        match ask(&self.session, Request::Lease { file: handle.into(), writers: None }) {
+        match ask(
+            &self.session,
+            Request::Lease { file: handle.into(), writers: None, direct: None },
+        ) {
             Ok(leased) => {
                 let lease = leased.leased()?.0;
                 let path = path.into();

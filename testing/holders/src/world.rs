@@ -98,7 +98,9 @@ impl FileService for Counted {
             holder.recall(*lease);
         }
         let reply = match (reply, self.said) {
-            (Ok(Reply::Leased { lease, .. }), Some(term)) => Ok(Reply::Leased { lease, term }),
+            (Ok(Reply::Leased { lease, size, granted, .. }), Some(term)) => {
+                Ok(Reply::Leased { lease, term, size, granted })
+            }
             (reply, _) => reply,
         };
         (reply, owed)

@@ -67,12 +67,12 @@ fn made(setup: &Setup, name: &str) -> InodeNr {
 
 fn leased(client: &dyn FileService, ino: InodeNr) -> (Handle, LeaseId) {
     let handle = ask(client, Request::open(ino, Access::Both)).unwrap().opened().unwrap();
-    let lease = Request::Lease { file: handle.into(), writers: Some(0) };
+    let lease = Request::Lease { file: handle.into(), writers: Some(0), direct: None };
     (handle, ask(client, lease).unwrap().leased().unwrap().0)
 }
 
 fn write(lease: LeaseId, offset: u64, data: impl Into<WriteData>) -> Request {
-    Request::LeaseWrite { lease, offset, data: data.into(), time: None }
+    Request::LeaseWrite { lease, offset, data: data.into(), time: None, durable: false }
 }
 
 /// What is lent arrives, wherever it begins and ends; and its bytes are in no message.
@@ -345,7 +345,7 @@ fn both_ends_go() {
     let (_, lease) = loop {
         let handle = ask(&client, Request::open(ino, Access::Both)).unwrap();
         let file = handle.opened().unwrap();
-        match ask(&client, Request::Lease { file: file.into(), writers: Some(0) }) {
+        match ask(&client, Request::Lease { file: file.into(), writers: Some(0), direct: None }) {
             Ok(reply) => break (file, reply.leased().unwrap().0),
             Err(error) => assert!(since.elapsed() < LIMIT, "{error}"),
         }
@@ -353,7 +353,7 @@ fn both_ends_go() {
     setup.server.stop();
     assert_eq!(told.recv_timeout(LIMIT), Ok(Some(lease)));
     ask(&client, write(lease, 0, b"in time".to_vec())).unwrap();
-    let more = ask(&client, Request::Lease { file: ino_target(ino), writers: None });
+    let more = ask(&client, Request::Lease { file: ino_target(ino), writers: None, direct: None });
     assert_eq!(errno_of(more), libc::EAGAIN);
     ask(&client, Request::LeaseReturn { lease }).unwrap();
     assert_eq!(told.recv_timeout(LIMIT), Ok(None), "the session is lost");

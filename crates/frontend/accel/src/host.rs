@@ -34,18 +34,22 @@ impl FileService for Host {
                 Err(errno(libc::EAGAIN))
             }
             Request::Lease { .. } => {
-                Ok(Reply::Leased { lease: LeaseId(self.held.number), term: EVER })
+                let (lease, size) = (LeaseId(self.held.number), self.attributes()?.size);
+                Ok(Reply::Leased { lease, term: EVER, size, granted: None })
             }
             Request::GetAttr { .. } => self.attributes().map(Reply::Attr),
             Request::LeaseDirect { room, .. } => self.direct(room).map(Reply::Direct),
             // By the grantor's questions more is another grant, which takes the place of this one.
             Request::LeaseExtend { .. } => Err(errno(libc::EAGAIN)),
-            Request::LeaseWrite { offset, data, .. } => self.write(offset, &data.into_bytes()),
-            Request::Read { offset, len, .. } => self.read(offset, len).map(Reply::Data),
-            Request::Fsync { datasync, .. } => {
-                let fsync = Ask::Fsync { held: self.held, datasync, log: 0 };
-                self.ask(fsync, 0, |answer| matches!(answer, Answer::Done).then_some(Reply::Done))
+            Request::LeaseWrite { offset, data, durable, .. } => {
+                let written = self.write(offset, &data.into_bytes())?;
+                if durable {
+                    self.fsync(true)?;
+                }
+                Ok(written)
             }
+            Request::Read { offset, len, .. } => self.read(offset, len).map(Reply::Data),
+            Request::Fsync { datasync, .. } => self.fsync(datasync),
             // They end with the lease, which its owner gives back, and the grantor keeps.
             Request::LeaseReturn { .. } | Request::LeaseKeep { .. } | Request::Release { .. } => {
                 Ok(Reply::Done)
@@ -72,6 +76,11 @@ impl Host {
             }),
             None => Err(errno(libc::ENOTCONN)),
         }
+    }
+
+    fn fsync(&self, datasync: bool) -> Result<Reply> {
+        let fsync = Ask::Fsync { held: self.held, datasync, log: 0 };
+        self.ask(fsync, 0, |answer| matches!(answer, Answer::Done).then_some(Reply::Done))
     }
 
     fn attributes(&self) -> Result<Attr> {

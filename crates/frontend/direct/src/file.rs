@@ -327,32 +327,44 @@ impl DirectFile {
         writing: &mut Writing<'_>,
     ) -> std::result::Result<(), Again> {
         while let Some((offset, part)) = writing.left.first() {
-            self.give(state.lease, *offset, part)?;
-            writing.left.remove(0);
-            if writing.volatile == Volatile::Nothing {
-                writing.volatile = Volatile::Host;
+            // The last one makes those before it durable.
+            let durable = writing.durable && writing.left.len() == 1;
+            let durable = self.give((state.lease, durable), *offset, part)?;
+            if durable {
+                self.opened.syncs();
             }
+            writing.left.remove(0);
+            writing.volatile = match writing.volatile {
+                Volatile::Nothing | Volatile::Host if durable => Volatile::Nothing,
+                Volatile::Nothing => Volatile::Host,
+                other => other,
+            };
         }
         Ok(())
     }
 
-    /// Gives bytes to the host: under the lease, or as anybody does.
+    /// Gives bytes to the host: under the lease, or as anybody does. Under a lease they, and what
+    /// was given before, are made durable in the same step, if that is wanted. Says whether.
     fn give(
         &self,
-        lease: Option<LeaseId>,
+        (lease, durable): (Option<LeaseId>, bool),
         offset: u64,
         data: &[u8],
-    ) -> std::result::Result<(), Again> {
+    ) -> std::result::Result<bool, Again> {
         let opened = &self.opened;
         opened.goes_beside(offset / BLOCK_BYTES);
+        let end = offset + data.len() as u64;
         for (at, part) in (offset..).step_by(PIECE as usize).zip(data.chunks(PIECE as usize)) {
+            let durable = durable && at + part.len() as u64 == end;
             let data = part.to_vec().into();
             let request = match lease {
-                Some(lease) => Request::LeaseWrite { lease, offset: at, data, time: None },
+                Some(lease) => Request::LeaseWrite { lease, offset: at, data, time: None, durable },
                 None => Request::write(opened.handle, at, data),
             };
             let written = opened.shared.call(request).and_then(Reply::written);
-            opened.given.store(true, Ordering::Release);
+            if !durable || lease.is_none() || written.is_err() {
+                opened.given.store(true, Ordering::Release);
+            }
             match (written, lease) {
                 (Err(Error::Posix(libc::ESTALE)), Some(lease)) => return Err(Again::Lease(lease)),
                 (Err(error), _) => return Err(Again::Failed(error)),
@@ -361,7 +373,7 @@ impl DirectFile {
                 }
             }
         }
-        Ok(())
+        Ok(durable && lease.is_some())
     }
 
     fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {

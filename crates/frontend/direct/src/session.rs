@@ -78,23 +78,23 @@ impl Session {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// A regular file that is open in this session to be read and written. The handle is closed
-    /// with it, or before, where the program has the file open so already: then both share one
+    /// A regular file, inode `ino`, that is open in this session to be read and written. The
+    /// handle is closed with it, or before, where the program has the file open so already: then both share one
     /// order. Where the target grants nothing of it, it is of use through the host alone.
-    pub fn file(&self, handle: Handle) -> DirectFile {
-        self.file_ordered(handle, RequestOrder::default())
+    pub fn file(&self, handle: Handle, ino: InodeNr) -> DirectFile {
+        self.file_ordered((handle, ino), RequestOrder::default())
     }
 
     /// As [`Session::file`], with calls ordered in another way, unless the program has the file
     /// open so already.
-    pub fn file_ordered(&self, handle: Handle, order: RequestOrder) -> DirectFile {
-        DirectFile::new(self.shared.open(handle, (Use::Alone, order)))
+    pub fn file_ordered(&self, file: (Handle, InodeNr), order: RequestOrder) -> DirectFile {
+        DirectFile::new(self.shared.open(file, (Use::Alone, order)))
     }
 
     /// As [`Session::file`], of one that is open to be read: it is read at the target, by any
     /// number of programs at once, as long as nobody changes it.
-    pub fn file_to_read(&self, handle: Handle) -> DirectFile {
-        DirectFile::new(self.shared.open(handle, (Use::Reads, RequestOrder::default())))
+    pub fn file_to_read(&self, handle: Handle, ino: InodeNr) -> DirectFile {
+        DirectFile::new(self.shared.open((handle, ino), (Use::Reads, RequestOrder::default())))
     }
 
     /// The session itself.
@@ -130,21 +130,21 @@ impl Shared {
     }
 
     /// What the program has of the file already, open for the same, or this handle's.
-    fn open(self: &Arc<Self>, handle: Handle, (to, order): (Use, RequestOrder)) -> Arc<Opened> {
-        let new = || Opened::new(self.clone(), handle, (to, order));
-        let attr = self.call(Request::GetAttr { file: handle.into() }).and_then(Reply::attr);
-        // The file's first call finds the same.
-        let Ok(attr) = attr else { return new() };
+    fn open(
+        self: &Arc<Self>,
+        (handle, ino): (Handle, InodeNr),
+        (to, order): (Use, RequestOrder),
+    ) -> Arc<Opened> {
         let mut files = lock(&self.files);
-        if let Some(opened) = files.get(&(attr.ino, to)).and_then(Weak::upgrade) {
+        if let Some(opened) = files.get(&(ino, to)).and_then(Weak::upgrade) {
             drop(files);
             // A handle that cannot be closed ends with the session.
             let _ = self.call(Request::Release { handle });
             return opened;
         }
         files.retain(|_, opened| opened.strong_count() > 0);
-        let opened = new();
-        files.insert((attr.ino, to), Arc::downgrade(&opened));
+        let opened = Opened::new(self.clone(), handle, (to, order));
+        files.insert((ino, to), Arc::downgrade(&opened));
         opened
     }
 

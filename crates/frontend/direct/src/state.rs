@@ -5,7 +5,7 @@ use crate::session::{Shared, lock};
 use crate::way::{After, Lost, Way};
 use siftfs_base::{BLOCK_BYTES, Error, Result, errno};
 use siftfs_device_target::RequestOrder;
-use siftfs_proto::{DirectRun, Handle, LeaseId, Request};
+use siftfs_proto::{Direct, DirectRun, Handle, LeaseId, Reply, Request};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -209,22 +209,12 @@ impl Opened {
 
     fn granted(self: &Arc<Self>, state: &mut State, room: u64) -> Result<()> {
         let file = self.handle.into();
-        let asks = match self.to {
-            Use::Alone => Request::LeaseDirect { lease: self.leased(state)?, file, room },
-            Use::Reads => Request::ReadDirect { file },
-        };
-        // The last grant ends with this, which makes durable what was written under it; what may
-        // be lost nevertheless is kept until the answer.
-        let direct = match self.shared.call(asks) {
-            Ok(direct) => direct.direct()?,
-            Err(error) => {
-                match error.errno() {
-                    libc::ESTALE => self.end_lease(state),
-                    libc::EIO => self.repeat_way(state),
-                    _ => {}
-                }
-                return Err(error);
+        let direct = match (self.to, state.lease) {
+            (Use::Alone, None) => self.leased(state, room)?,
+            (Use::Alone, Some(lease)) => {
+                self.ask_grant(state, Request::LeaseDirect { lease, file, room })?
             }
+            (Use::Reads, _) => self.ask_grant(state, Request::ReadDirect { file })?,
         };
         let lines = self.shared.lines(&direct.target)?;
         state.ends(Ok(()));
@@ -233,18 +223,33 @@ impl Opened {
         Ok(())
     }
 
-    /// The lease that there is, or a new one.
-    fn leased(self: &Arc<Self>, state: &mut State) -> Result<LeaseId> {
-        if let Some(lease) = state.lease {
-            return Ok(lease);
+    /// The last grant ends with this, which makes durable what was written under it; what may be
+    /// lost nevertheless is kept until the answer.
+    fn ask_grant(&self, state: &mut State, asks: Request) -> Result<Direct> {
+        let direct = self.shared.call(asks).and_then(Reply::direct);
+        match direct.as_ref().err().map(Error::errno) {
+            Some(libc::ESTALE) => self.end_lease(state),
+            Some(libc::EIO) => self.repeat_way(state),
+            _ => {}
         }
+        direct
+    }
+
+    /// A lease, and what is granted with it. What keeps the host from granting is asked for.
+    fn leased(self: &Arc<Self>, state: &mut State, room: u64) -> Result<Direct> {
         let file = self.handle.into();
-        let (lease, term) = self.shared.call(Request::Lease { file, writers: None })?.leased()?;
+        let asks = Request::Lease { file, writers: None, direct: Some(room) };
+        let (lease, term, size, granted) = match self.shared.call(asks)? {
+            Reply::Leased { lease, term, size, granted } => (lease, term, size, granted),
+            other => return Err(other.leased().err().unwrap_or_else(|| errno(libc::EIO))),
+        };
         self.shared.note(lease, term, self);
         state.lease = Some(lease);
-        let attr = self.shared.call(Request::GetAttr { file })?.attr()?;
-        self.size.store(attr.size, Ordering::Release);
-        Ok(lease)
+        self.size.store(size, Ordering::Release);
+        match granted {
+            Some(granted) => Ok(*granted),
+            None => self.ask_grant(state, Request::LeaseDirect { lease, file, room }),
+        }
     }
 
     /// The way of this `life` did not do: the connection is lost, or the grant has ended. The
@@ -455,7 +460,13 @@ impl Opened {
         for (offset, bytes) in writes {
             let again = lease.ok_or_else(|| errno(libc::EIO)).and_then(|lease| {
                 let data = bytes.into();
-                self.shared.call(Request::LeaseWrite { lease, offset, data, time: None })
+                self.shared.call(Request::LeaseWrite {
+                    lease,
+                    offset,
+                    data,
+                    time: None,
+                    durable: false,
+                })
             });
             self.given.store(true, Ordering::Release);
             match again {

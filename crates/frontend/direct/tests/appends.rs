@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::machine::{Machine, Way};
-use support::{all, ask, bytes, create, host, opening, reach, session, user, volume};
+use support::{
+    all, ask, bytes, create, find, host, opening, reach, session, until_direct, user, volume,
+};
 
 fn seeds() -> Range<u64> {
     0..if std::env::var_os("SIFTFS_LONG").is_some() { 60 } else { 5 }
@@ -46,7 +48,9 @@ impl FileService for Counting {
             match &req {
                 Request::LeaseWrite { .. } | Request::Write { .. } => counts.written += 1,
                 Request::Fsync { .. } => counts.synced += 1,
-                Request::LeaseDirect { .. } => counts.granted += 1,
+                Request::LeaseDirect { .. } | Request::Lease { direct: Some(_), .. } => {
+                    counts.granted += 1;
+                }
                 Request::LeaseExtend { end, .. } => {
                     let ahead = thread::current().name() == Some("siftfs-direct");
                     counts.extended.push((*end, ahead));
@@ -116,6 +120,67 @@ fn a_stream_meets_the_host_seldom() {
     v.close().unwrap();
 }
 
+/// A little that is appended durably is one request to the host, and outlives its power.
+#[test]
+fn a_small_durable_append_is_one_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(64 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let (program, counts) = counting(&v);
+    let file = create(&program, "f");
+    let (line, mut want) = ([b'x'; 3001], Vec::new());
+    let append = |want: &mut Vec<u8>| {
+        file.write_durable_at(want.len() as u64, &line).unwrap();
+        want.extend_from_slice(&line);
+    };
+    (0..40).for_each(|_| append(&mut want));
+    // What went before one without being durable is so by it.
+    file.write_at(want.len() as u64, &line).unwrap();
+    want.extend_from_slice(&line);
+    append(&mut want);
+    {
+        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!((counts.written, counts.synced), (42, 0), "writes that are durable");
+        let room = counts.extended.iter().any(|(end, _)| *end > want.len() as u64);
+        assert!(!room, "they are no stream: {:?}", counts.extended);
+        assert!(counts.all < 60, "{} requests", counts.all);
+    }
+    v.abandon();
+    let machine = machine.power_fails(Way::SharedMemory, 1);
+    let v = host(&machine);
+    let reader = user(&v);
+    let file = support::open(&reader, "f").into();
+    let read = Request::Read { file, offset: 0, len: 1 << 18 };
+    assert!(ask(&reader, read).data().unwrap() == want);
+    v.close().unwrap();
+}
+
+/// The lease of a file comes with what is granted of it.
+#[test]
+fn a_lease_and_its_grant_are_one_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(64 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let made = user(&v);
+    let new = Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 };
+    let (_, handle) = ask(&made, new).created().unwrap();
+    let model = bytes(&mut Rng::new(7), 5 * 4096);
+    ask(&made, Request::write(handle, 0, model.clone()));
+    ask(&made, Request::Fsync { file: handle.into(), datasync: false });
+    ask(&made, Request::Release { handle });
+    let (program, counts) = counting(&v);
+    let (handle, ino) = find(program.service(), "f");
+    let file = program.file(handle, ino);
+    assert_eq!(file.read_at(4096, 4096).unwrap(), model[4096..8192]);
+    assert!(file.is_direct(), "what was read lies at the target");
+    let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!((counts.all, counts.granted), (3, 1), "to find it, open it, and lease it");
+    drop(counts);
+    assert_eq!(file.read_at(4 * 4096, 9999).unwrap().len(), 4096, "it ends there");
+    drop((file, program));
+    v.close().unwrap();
+}
+
 /// A writer that is no faster than the host finds room whenever it needs some: the session's thread
 /// has asked for it while the last was in use.
 #[test]
@@ -168,7 +233,7 @@ fn what_is_used_is_granted_where_it_is() {
     }
     file.set_len(40 << 20).unwrap();
     file.sync_all().unwrap();
-    assert!(file.is_direct());
+    until_direct(&file);
     let written = || {
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         (counts.written, counts.granted)
@@ -213,7 +278,9 @@ fn small_durable_appends_are_the_hosts() {
     {
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!((counts.written, counts.synced), (100, 100));
-        assert!(counts.extended.is_empty(), "{:?}", counts.extended);
+        // What is home by now may be granted meanwhile, and is not room.
+        let room = counts.extended.iter().any(|(end, _)| *end > 300_000);
+        assert!(!room, "{:?}", counts.extended);
         assert!(counts.all < 220, "{} requests", counts.all);
     }
     // As much as a stream goes to the target, and what comes after it in small pieces does not.
@@ -370,7 +437,10 @@ fn a_hole_behind_the_end_that_the_host_knows() {
     let (room, asked) = (before.last().copied(), extended());
     let more = asked.len() == before.len() + 1;
     assert!(more && room > Some((model.len() as u64, true)), "{before:?}, then {asked:?}");
-    assert_eq!(asked.last().map(|(end, _)| *end), room.map(|(end, _)| end), "the room stays");
+    // What was asked for ahead may not have come then.
+    let end = asked.last().map(|(end, _)| *end);
+    let stays = before.iter().any(|(room, _)| Some(*room) == end) && end > Some(model.len() as u64);
+    assert!(stays, "the room stays: {before:?}, then {asked:?}");
     let at = model.len() + 5000;
     file.write_at(at as u64, b"behind").unwrap();
     model.resize(at, 0);

@@ -9,31 +9,25 @@ use siftfs_direct::DirectFile;
 use siftfs_log::REDO_RING;
 use siftfs_proto::{ROOT_INO, Request};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::machine::{Machine, Way};
-use support::{all, ask, bytes, create, host, open, session, user, volume, volume_with};
+use support::{
+    all, ask, bytes, create, host, open, session, until_direct, user, volume, volume_with,
+};
 
 const REDO: u64 = 4 << 20;
 const SIZE: usize = 100 * 4096;
-
-fn until_direct(file: &DirectFile) {
-    let begun = Instant::now();
-    while !file.is_direct() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is granted");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A file with these bytes, which the host has written, whose blocks are granted: none as a fresh
 /// one.
 fn granted(program: &siftfs_direct::Session, model: &[u8]) -> DirectFile {
     let new = Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 };
-    let (_, handle) = ask(program.service(), new).created().unwrap();
+    let (attr, handle) = ask(program.service(), new).created().unwrap();
     for (at, part) in (0..).step_by(1 << 16).zip(model.chunks(1 << 16)) {
         ask(program.service(), Request::write(handle, at, part.to_vec()));
     }
     ask(program.service(), Request::Fsync { file: handle.into(), datasync: false });
-    let file = program.file(handle);
+    let file = program.file(handle, attr.ino);
     until_direct(&file);
     file
 }

@@ -11,15 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::machine::{Machine, Way};
-use support::{all, ask, bytes, create, host, open, session, user, volume};
-
-fn until_direct(file: &DirectFile) {
-    let begun = Instant::now();
-    while !file.is_direct() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is granted");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
+use support::{all, ask, bytes, create, find, host, open, session, until_direct, user, volume};
 
 /// A file is one file, whichever way its bytes go, and whatever others do in between.
 #[test]
@@ -96,7 +88,8 @@ fn programs_take_turns() {
     let v = host(&machine);
     let (first, second) = (session(&v), session(&v));
     let file = create(&first, "f");
-    let other = second.file(open(second.service(), "f"));
+    let (handle, ino) = find(second.service(), "f");
+    let other = second.file(handle, ino);
     file.write_at(0, &[0; 64 << 12]).unwrap();
     file.sync_all().unwrap();
     until_direct(&file);
@@ -151,7 +144,7 @@ fn several_programs_read() {
                 ask(reader.service(), Request::Lookup { parent: ROOT_INO, name: "f".into() });
             let ino = found.attr().unwrap().ino;
             let opened = ask(reader.service(), Request::open(ino, Access::Read));
-            reader.file_to_read(opened.opened().unwrap())
+            reader.file_to_read(opened.opened().unwrap(), ino)
         })
         .collect();
     for round in 0..12 {

@@ -4,6 +4,7 @@
 use crate::{
     Address, Claim, Error, File, Result, Secured, Shared, TransportOptions, Volume, usual,
 };
+use siftfs_base::InodeNr;
 use siftfs_direct::{Reach, Session};
 use siftfs_placement::TargetPlace;
 use siftfs_proto::compound::Access;
@@ -113,11 +114,13 @@ impl Direct {
     /// As [`Volume::open_file`]; writes are `EBADF`.
     pub fn open_to_read(&self, path: &str) -> Result<DirectFile> {
         let file = self.names.open_for(path, Access::Read)?;
-        Ok(self.session.file_to_read(taken(file)))
+        let (handle, ino) = taken(file);
+        Ok(self.session.file_to_read(handle, ino))
     }
 
     fn direct(&self, file: File) -> DirectFile {
-        self.session.file(taken(file))
+        let (handle, ino) = taken(file);
+        self.session.file(handle, ino)
     }
 
     /// The volume, in this session: names, attributes, and all else that [`Volume`] has.
@@ -126,11 +129,11 @@ impl Direct {
     }
 }
 
-/// The handle of a file, which is another one's to close.
-fn taken(file: File) -> Handle {
-    let handle = file.handle();
+/// The handle of a file, which is another one's to close, and its inode.
+fn taken(file: File) -> (Handle, InodeNr) {
+    let taken = (file.handle(), file.ino());
     file.closed();
-    handle
+    taken
 }
 
 /// Where a server says that the target is, with this machine's keys.

@@ -188,7 +188,8 @@ impl Files for TakingIn<'_> {
         let leased = self.leased(held);
         let len = data.len() as u64;
         let time = Some(believable(time, leased.mtime));
-        let request = Request::LeaseWrite { lease: leased.lease, offset, data, time };
+        let lease = leased.lease;
+        let request = Request::LeaseWrite { lease, offset, data, time, durable: false };
         let answer = self.means.call(&leased.credentials, request);
         if matches!(answer, Ok(Reply::WrittenLast { .. })) {
             self.recall_all();

@@ -130,7 +130,7 @@ impl Session {
         let Redeemed { ino, process, credentials, reads, writers } = redeemed;
         let cred = &credentials.clone();
         let before = writers();
-        let lease = Request::Lease { file: handle.into(), writers: Some(before) };
+        let lease = Request::Lease { file: handle.into(), writers: Some(before), direct: None };
         let (lease, term) = self.means.call(cred, lease)?.leased()?;
         let granted = || {
             if writers() != before {

@@ -56,7 +56,7 @@ pub fn make(session: &Arc<dyn FileService>, name: &str, bytes: &[u8]) -> (Attr, 
 }
 
 pub fn lease(session: &Arc<dyn FileService>, handle: Handle) -> Result<LeaseId, i32> {
-    let leased = ask(session, Request::Lease { file: handle.into(), writers: None })?;
+    let leased = ask(session, Request::Lease { file: handle.into(), writers: None, direct: None })?;
     Ok(leased.leased().unwrap().0)
 }
 
@@ -75,7 +75,8 @@ pub fn put(
     (offset, bytes): (u64, &[u8]),
 ) -> Result<u32, i32> {
     let data = bytes.to_vec().into();
-    let reply = ask(session, Request::LeaseWrite { lease, offset, data, time: None })?;
+    let reply =
+        ask(session, Request::LeaseWrite { lease, offset, data, time: None, durable: false })?;
     Ok(reply.written().unwrap())
 }
 

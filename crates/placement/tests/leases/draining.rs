@@ -63,7 +63,7 @@ fn r39_caches_are_empty_before_a_lease() {
     // While it lasts.
     let data = b" and more".to_vec().into();
     for change in [
-        Request::LeaseWrite { lease: held, offset: 9, data, time: None },
+        Request::LeaseWrite { lease: held, offset: 9, data, time: None, durable: false },
         Request::write(handle, 0, b"OLD".to_vec()),
     ] {
         let (result, owed) = session.call_owing(&Credentials::default(), change);

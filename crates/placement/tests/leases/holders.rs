@@ -88,12 +88,18 @@ pub fn read(session: &Session, handle: Handle) -> Vec<u8> {
 }
 
 pub fn lease(session: &Session, file: impl Into<Target>) -> Result<LeaseId, i32> {
-    let leased = ask(session, Request::Lease { file: file.into(), writers: None })?;
+    let leased = ask(session, Request::Lease { file: file.into(), writers: None, direct: None })?;
     Ok(leased.leased().expect("a lease").0)
 }
 
 pub fn put(session: &Session, lease: LeaseId, offset: u64, data: &[u8]) -> Result<u32, i32> {
-    let req = Request::LeaseWrite { lease, offset, data: data.to_vec().into(), time: None };
+    let req = Request::LeaseWrite {
+        lease,
+        offset,
+        data: data.to_vec().into(),
+        time: None,
+        durable: false,
+    };
     ask(session, req).map(|reply| reply.written().expect("a length"))
 }
 
@@ -193,7 +199,8 @@ pub fn lender(v: &LocalVolume) -> (Session, Receiver<LeaseId>, Arc<Told>) {
 
 /// The lease of a file that is open to be written that often elsewhere.
 pub fn lease_beside(session: &Session, handle: Handle, writers: u64) -> Result<LeaseId, i32> {
-    let leased = ask(session, Request::Lease { file: handle.into(), writers: Some(writers) })?;
+    let leased =
+        ask(session, Request::Lease { file: handle.into(), writers: Some(writers), direct: None })?;
     Ok(leased.leased().expect("a lease").0)
 }
 

@@ -95,7 +95,7 @@ fn take(session: &Session, ino: u32) -> Result<LeaseId, i32> {
 /// One write that was answered before. Was it the last one for which there is room?
 fn give(session: &Session, lease: LeaseId, offset: u64, data: &[u8]) -> Result<bool, i32> {
     let data = WriteData::copy_of(offset, data);
-    match ask(session, Request::LeaseWrite { lease, offset, data, time: None })? {
+    match ask(session, Request::LeaseWrite { lease, offset, data, time: None, durable: false })? {
         Reply::Written { .. } => Ok(false),
         Reply::WrittenLast { .. } => Ok(true),
         other => panic!("{other:?}"),

@@ -18,7 +18,8 @@ fn r54_a_holder_says_when_a_file_was_written() {
     let wrote = |time: Timestamp| {
         let lease = lease(&session, handle).expect("a lease");
         let data = b"x".to_vec().into();
-        let write = Request::LeaseWrite { lease, offset: 0, data, time: Some(time) };
+        let write =
+            Request::LeaseWrite { lease, offset: 0, data, time: Some(time), durable: false };
         ask(&session, write).expect("it is written");
         give_back(&session, lease).expect("it is given back");
         let attr = look_up(&kernel, "f");

@@ -251,9 +251,9 @@ impl Call<'_> {
         offset: u64,
         mut data: WriteData,
         time: Option<Timestamp>,
-    ) -> Result<Reply> {
+    ) -> Result<(InodeNr, Reply)> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        let last = self.runtime.mutate(&self.doing, |st| {
+        let (ino, last) = self.runtime.mutate(&self.doing, |st| {
             let ino = self.use_lease(st, lease)?;
             let end = offset.saturating_add(data.len() as u64).div_ceil(BLOCK_BYTES);
             st.leases.direct.touch_blocks(ino, offset / BLOCK_BYTES, end)?;
@@ -272,14 +272,16 @@ impl Call<'_> {
                 Some(time) => time.min(now).max(st.metadata.tree.attr(ino)?.mtime),
                 None => now,
             };
-            self.taking_in(st, |st| self.write_at(st, (ino, offset), &mut data, (false, true), at))
+            let write =
+                |st: &mut State| self.write_at(st, (ino, offset), &mut data, (false, true), at);
+            Ok((ino, self.taking_in(st, write)?))
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         if last {
             recall::tell_all(self.runtime, self.session.id);
-            return Ok(Reply::WrittenLast { len });
+            return Ok((ino, Reply::WrittenLast { len }));
         }
-        Ok(Reply::Written { len })
+        Ok((ino, Reply::Written { len }))
     }
 
     /// Writes what the session has answered already, if it lends: what it has set aside may be used

@@ -38,6 +38,23 @@ impl Call<'_> {
         granted.map(Reply::Direct)
     }
 
+    /// As [`Call::lease_direct`], for a lease that was taken just now. What is not granted is asked
+    /// for again by him who wants it.
+    pub(super) fn grant_with(
+        &self,
+        lease: LeaseId,
+        file: Target,
+        room: u64,
+    ) -> Option<Box<Direct>> {
+        match self.lease_direct(lease, file, room).and_then(Reply::direct) {
+            Ok(granted) => Some(granted.into()),
+            Err(error) => {
+                tracing::debug!(%error, "nothing is granted with a lease");
+                None
+            }
+        }
+    }
+
     /// From here on until the grant, or its failure, this thread is at it.
     fn ask_direct(&self, st: &mut State, lease: LeaseId, file: Target) -> Step<InodeNr> {
         let ino = self.leased_file(st, lease, file)?;

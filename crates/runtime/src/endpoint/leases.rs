@@ -38,7 +38,9 @@ pub(super) fn takes_bytes_alone(st: &mut State, ino: InodeNr) -> Result<()> {
 
 /// What draining a file came to.
 enum Drained {
-    Granted,
+    Granted {
+        size: u64,
+    },
     /// Another session touched the file meanwhile.
     Touched,
 }
@@ -75,9 +77,14 @@ impl Call<'_> {
     /// Carries out a request about leases.
     pub(super) fn leases(&self, req: Request) -> Result<Reply> {
         match req {
-            Request::Lease { file, writers } => self.lease(file, writers),
-            Request::LeaseWrite { lease, offset, data, time } => {
-                self.write_leased(lease, offset, data, time)
+            Request::Lease { file, writers, direct } => self.lease(file, writers, direct),
+            Request::LeaseWrite { lease, offset, data, time, durable } => {
+                let (ino, written) = self.write_leased(lease, offset, data, time)?;
+                if durable {
+                    let asked = Asked { datasync: true, in_order: self.session.lends };
+                    let _durable = self.runtime.fsync(ino, asked)?;
+                }
+                Ok(written)
             }
             Request::LeaseLocate { lease, first, count, bring } => {
                 self.locate(lease, (first, count), bring)
@@ -95,7 +102,7 @@ impl Call<'_> {
         }
     }
 
-    fn lease(&self, file: Target, writers: Option<u64>) -> Result<Reply> {
+    fn lease(&self, file: Target, writers: Option<u64>, direct: Option<u64>) -> Result<Reply> {
         let runtime = self.runtime;
         runtime.seq.check()?;
         let begin = || {
@@ -106,7 +113,11 @@ impl Call<'_> {
         };
         let (ino, lease) = runtime.drive(libc::EAGAIN, begin)?;
         match self.drain((ino, lease), writers) {
-            Ok(()) => Ok(Reply::Leased { lease, term: runtime.lock().leases.term() }),
+            Ok(size) => {
+                let term = runtime.lock().leases.term();
+                let granted = direct.and_then(|room| self.grant_with(lease, file, room));
+                Ok(Reply::Leased { lease, term, size, granted })
+            }
             Err(e) => {
                 let mut st = runtime.lock();
                 if st.leases.left(ino, lease, 0).is_some() {
@@ -122,10 +133,11 @@ impl Call<'_> {
 
     /// Makes what is pending of the file durable, and has the other sessions lose what they cache
     /// of it, until none of them touches it meanwhile.
-    fn drain(&self, lease: (InodeNr, LeaseId), writers: Option<u64>) -> Result<()> {
+    /// The file's size.
+    fn drain(&self, lease: (InodeNr, LeaseId), writers: Option<u64>) -> Result<u64> {
         for _ in 0..TRIES {
-            if let Drained::Granted = self.try_drain(lease, writers)? {
-                return Ok(());
+            if let Drained::Granted { size } = self.try_drain(lease, writers)? {
+                return Ok(size);
             }
         }
         Err(errno(libc::EAGAIN))
@@ -160,7 +172,7 @@ impl Call<'_> {
         self.may_be_alone(&mut st, ino, writers)?;
         let now = st.metadata.log.time.boot_ns();
         match st.leases.grant(lease, size, now)? {
-            true => Ok(Drained::Granted),
+            true => Ok(Drained::Granted { size }),
             false => Ok(Drained::Touched),
         }
     }

@@ -84,6 +84,10 @@ pub enum Reply {
         lease: LeaseId,
         /// How long it lasts without a use, and once it is recalled.
         term: Duration,
+        /// The file's size in bytes.
+        size: u64,
+        /// The blocks that were granted with it.
+        granted: Option<Box<Direct>>,
     },
     /// Blocks that were granted.
     Direct(Direct),
@@ -158,7 +162,7 @@ answers! {
     /// An atomic section.
     section: Self::Section(section) => section; SectionId
     /// A write lease, and its term.
-    leased: Self::Leased { lease, term } => (lease, term); (LeaseId, Duration)
+    leased: Self::Leased { lease, term, .. } => (lease, term); (LeaseId, Duration)
     /// Blocks that were granted.
     direct: Self::Direct(direct) => direct; Direct
     /// Blocks that were granted besides.

@@ -195,12 +195,24 @@ pub enum Request {
     /// A session that lends sets space aside with its first lease, for as long as it has one, for
     /// what it answers before it gives it. `ENOSPC` if there is none, or what was set aside was
     /// used and is not whole again.
-    Lease { file: Target, writers: Option<u64> },
+    ///
+    /// With `direct`, blocks are granted with it as by `LeaseDirect` with so much room, if `file`
+    /// is open to be read and written. What stands in the way of that is not told, and the lease
+    /// is granted nevertheless.
+    Lease { file: Target, writers: Option<u64>, direct: Option<u64> },
     /// Write what nobody else has seen, as `Write` does, also while the lease is recalled. The file
     /// was written at `time`, if the holder says so, but not before it was changed last, and not
     /// after now. `ESTALE` if the lease has ended, or is another session's. Reply: `Written`, or
-    /// `WrittenLast`, which only a session that lends is told.
-    LeaseWrite { lease: LeaseId, offset: u64, data: WriteData, time: Option<Timestamp> },
+    /// `WrittenLast`, which only a session that lends is told. With `durable` what was written is
+    /// durable before the answer, as after `Fsync` with `datasync`; what a program has written at
+    /// the storage's target is no concern of it. If that fails, it is written and not durable.
+    LeaseWrite {
+        lease: LeaseId,
+        offset: u64,
+        data: WriteData,
+        time: Option<Timestamp>,
+        durable: bool,
+    },
     /// Which of `count` blocks of the file from `first` on, at most 64, are in storage and not in
     /// memory? A write of a part of such a one has to read it. Those of them that `bring` names by
     /// their bits are read before the answer. Errors as of `LeaseWrite`, and those of reading.

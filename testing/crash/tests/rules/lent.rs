@@ -36,7 +36,7 @@ impl Lender {
         let session = b.driver.volume.lender(opening, Arc::new(Alone)).expect("a session");
         let call = |req| session.call(&Credentials::default(), req).expect("it may");
         let handle = call(Request::open(b.ino("d/f"), Access::Both)).opened().expect("a handle");
-        let lease = call(Request::Lease { file: handle.into(), writers: Some(0) });
+        let lease = call(Request::Lease { file: handle.into(), writers: Some(0), direct: None });
         let (lease, _) = lease.leased().expect("a lease");
         Self { session, handle, lease }
     }
@@ -47,7 +47,7 @@ impl Lender {
 
     fn write(&self, data: &[u8]) {
         let (lease, data) = (self.lease, data.to_vec().into());
-        self.call(Request::LeaseWrite { lease, offset: 0, data, time: None });
+        self.call(Request::LeaseWrite { lease, offset: 0, data, time: None, durable: false });
     }
 
     fn fsync(&self, datasync: bool) {

@@ -188,7 +188,7 @@ fn of(ino: InodeNr) -> Vec<Request> {
         R::Create { parent: ino, name: name(), perm: 0o666 },
         R::RemoveDir { parent: ino, name: name() },
         R::SectionStart { file },
-        R::Lease { file, writers: Some(1) },
+        R::Lease { file, writers: Some(1), direct: Some(0) },
         R::Fsync { file, datasync: false },
     ]
 }

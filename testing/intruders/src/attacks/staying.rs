@@ -22,7 +22,7 @@ pub(super) fn deaf(it: &mut Intruder) -> io::Result<()> {
         if let Ok(ino) = found(ask(&mut wire, Request::Lookup { parent, name })?) {
             ask(&mut wire, Request::GetAttr { file: ino.into() })?;
             ask(&mut wire, Request::open(ino, Access::Read))?;
-            ask(&mut wire, Request::Lease { file: ino.into(), writers: Some(1) })?;
+            ask(&mut wire, Request::Lease { file: ino.into(), writers: Some(1), direct: None })?;
         }
     }
     let begun = Instant::now();

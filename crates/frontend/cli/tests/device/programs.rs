@@ -253,7 +253,8 @@ fn own(address: &str, name: &str, write: bool) -> Option<Own> {
     ask(&session, Request::Fsync { file: handle.into(), datasync: false })?;
     let (lease, asks) = match write {
         true => {
-            let leased = ask(&session, Request::Lease { file: handle.into(), writers: None })?;
+            let leased =
+                ask(&session, Request::Lease { file: handle.into(), writers: None, direct: None })?;
             let (lease, _) = leased.leased().ok()?;
             (Some(lease), Request::LeaseDirect { lease, file: handle.into(), room: 0 })
         }

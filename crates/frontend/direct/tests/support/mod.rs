@@ -7,7 +7,7 @@
 pub mod machine;
 
 use machine::Machine;
-use siftfs_base::Rng;
+use siftfs_base::{InodeNr, Rng};
 use siftfs_device::{Device, FaultDevice};
 use siftfs_device_target::TargetPlace;
 use siftfs_direct::{DirectFile, Session};
@@ -18,6 +18,8 @@ use siftfs_proto::compound::Access;
 use siftfs_proto::*;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A new volume on a disk of this size.
 pub fn volume(size: u64) -> FaultDevice {
@@ -69,14 +71,28 @@ pub fn ask(session: &Arc<dyn FileService>, req: Request) -> Reply {
 /// A new file.
 pub fn create(session: &Session, name: &str) -> DirectFile {
     let new = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
-    let (_, handle) = ask(session.service(), new).created().unwrap();
-    session.file(handle)
+    let (attr, handle) = ask(session.service(), new).created().unwrap();
+    session.file(handle, attr.ino)
 }
 
 pub fn open(session: &Arc<dyn FileService>, name: &str) -> Handle {
+    find(session, name).0
+}
+
+/// A file, open to read and write it, and its inode.
+pub fn find(session: &Arc<dyn FileService>, name: &str) -> (Handle, InodeNr) {
     let found = ask(session, Request::Lookup { parent: ROOT_INO, name: name.into() });
     let ino = found.attr().unwrap().ino;
-    ask(session, Request::open(ino, Access::Both)).opened().unwrap()
+    (ask(session, Request::open(ino, Access::Both)).opened().unwrap(), ino)
+}
+
+/// Returns when something of the file is granted.
+pub fn until_direct(file: &DirectFile) {
+    let begun = Instant::now();
+    while !file.is_direct() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is granted");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// All bytes of a file, as another user reads them.

@@ -172,7 +172,7 @@ impl Lender {
 
     /// The same, once.
     pub fn try_lease(&self, handle: Handle, writers: u64) -> Result<LeaseId, i32> {
-        let lease = Request::Lease { file: handle.into(), writers: Some(writers) };
+        let lease = Request::Lease { file: handle.into(), writers: Some(writers), direct: None };
         let leased = self.session.call(&Credentials::default(), lease);
         leased.and_then(Reply::leased).map(|(lease, _)| lease).map_err(|e| e.errno())
     }
@@ -184,7 +184,10 @@ impl Lender {
 
     pub fn write(&self, lease: LeaseId, offset: u64, data: &[u8]) {
         let data = data.to_vec().into();
-        ask(&*self.session, Request::LeaseWrite { lease, offset, data, time: None });
+        ask(
+            &*self.session,
+            Request::LeaseWrite { lease, offset, data, time: None, durable: false },
+        );
     }
 
     pub fn give_back(&self, lease: LeaseId) {

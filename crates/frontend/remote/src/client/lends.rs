@@ -60,7 +60,7 @@ pub(super) fn message(
     request: Request,
 ) -> ToServer {
     match request {
-        Request::LeaseWrite { lease, offset, data, time } if !data.is_empty() => {
+        Request::LeaseWrite { lease, offset, data, time, durable: false } if !data.is_empty() => {
             let len = u32::try_from(data.len()).expect("a piece is a mebibyte at most");
             let blocks = in_blocks(offset, data);
             ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks }

@@ -4,7 +4,8 @@ use siftfs_proto::LeaseId;
 
 fn lent(offset: u64, data: WriteData) -> (ToServer, Vec<u8>) {
     let skip = (offset % BLOCK_BYTES) as usize;
-    let request = Request::LeaseWrite { lease: LeaseId(1), offset, data, time: None };
+    let request =
+        Request::LeaseWrite { lease: LeaseId(1), offset, data, time: None, durable: false };
     let message = message((1, 2), Credentials::default(), request);
     let ToServer::Lent { slot: 1, number: 2, lease: LeaseId(1), offset: at, len, blocks, .. } =
         &message
@@ -45,7 +46,7 @@ fn whole_blocks_are_not_copied() {
 fn other_calls_stay_calls() {
     let lease = LeaseId(1);
     let nothing = WriteData::Bytes(Vec::new());
-    let write = Request::LeaseWrite { lease, offset: 5, data: nothing, time: None };
+    let write = Request::LeaseWrite { lease, offset: 5, data: nothing, time: None, durable: false };
     for request in [Request::LeaseKeep { lease }, write] {
         let message = message((0, 0), Credentials::default(), request);
         assert!(matches!(message, ToServer::Call { .. }), "{message:?}");

@@ -181,7 +181,9 @@ pub(super) fn request_of_handles(request: &Request) -> Request {
         Request::Hold { ino } => Request::Hold { ino: *ino },
         Request::OpenDir { ino } => Request::OpenDir { ino: *ino },
         Request::Release { handle } => Request::Release { handle: *handle },
-        Request::Lease { file, writers } => Request::Lease { file: *file, writers: *writers },
+        Request::Lease { file, writers, direct } => {
+            Request::Lease { file: *file, writers: *writers, direct: *direct }
+        }
         Request::LeaseReturn { lease } => Request::LeaseReturn { lease: *lease },
         _ => Request::StatFs,
     }

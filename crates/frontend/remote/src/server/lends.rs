@@ -199,7 +199,8 @@ pub(super) fn as_call(message: ToServer) -> std::result::Result<ToServer, String
     match message {
         ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks } => {
             let data = taken((offset, len as usize), &blocks)?;
-            let request = Box::new(Request::LeaseWrite { lease, offset, data, time });
+            let request =
+                Box::new(Request::LeaseWrite { lease, offset, data, time, durable: false });
             Ok(ToServer::Call { slot, number, credentials, request, change: None, proofs: None })
         }
         message => Ok(message),

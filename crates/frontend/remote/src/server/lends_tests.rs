@@ -6,7 +6,13 @@ fn call(offset: u64, len: u32, blocks: Vec<SharedBlock>) -> std::result::Result<
     let message = ToServer::Lent { slot, number, credentials, lease, offset, len, time, blocks };
     as_call(message).map(|call| match call {
         ToServer::Call { slot: 1, number: 2, request, .. } => match *request {
-            Request::LeaseWrite { lease: LeaseId(3), offset: at, data, time: None } => {
+            Request::LeaseWrite {
+                lease: LeaseId(3),
+                offset: at,
+                data,
+                time: None,
+                durable: false,
+            } => {
                 assert_eq!(at, offset);
                 data
             }

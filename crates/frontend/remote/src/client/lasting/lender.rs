@@ -276,7 +276,7 @@ impl Lender {
             self.shared.call(cred, ask(ino)).map(|(reply, _)| reply)
         };
         match req {
-            Request::LeaseWrite { lease, offset, data, .. } if self.has_died() => {
+            Request::LeaseWrite { lease, offset, data, durable: false, .. } if self.has_died() => {
                 let state = self.lock();
                 let ino = state.leases.get(&lease).copied().ok_or(errno(libc::ESTALE))?;
                 let generation = state.generations.get(&ino).copied();

@@ -24,7 +24,8 @@ pub(in crate::server) fn promise(request: &Request) -> Promise {
         R::Fsync { .. } => Promise::File,
         // Of these it is nothing that is durable, but that all of it will be there or nothing.
         R::Compound(compound) if compound.level == Level::Visible => Promise::Nothing,
-        R::Poll { .. }
+        R::LeaseWrite { durable: true, .. }
+        | R::Poll { .. }
         | R::Wait { .. }
         | R::SetFlags { .. }
         | R::Publish { .. }
