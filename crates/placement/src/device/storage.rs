@@ -9,7 +9,7 @@ use crate::device::programs::{HostGrants, Report, Settled, Tokens};
 use crate::volume::files::nonce;
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
-use siftfs_service::{RedoLane, RedoParts, replay_redo};
+use siftfs_service::{CheckpointedLane, RedoLane, RedoParts, replay_redo};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
 use siftfs_wire::{
     Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
@@ -34,7 +34,7 @@ pub(crate) struct StorageSession {
     rights: RwLock<Rights>,
     grants: HostGrants,
     /// Opened with the first grant to write, and as long as the host has its role.
-    redo: Mutex<Option<Arc<RedoLane>>>,
+    redo: Mutex<Option<CheckpointedLane>>,
 }
 
 /// What the session may write now.
@@ -170,12 +170,12 @@ impl StorageSession {
     fn redo_lane(&self) -> Result<Arc<RedoLane>> {
         let mut redo = lock(&self.redo);
         if let Some(lane) = &*redo {
-            return Ok(lane.clone());
+            return Ok(lane.lane().clone());
         }
         let parts = RedoParts::of(&self.media, &self.media.read()?);
         let parts = parts.ok_or_else(|| Error::Refused("the volume has no redo lane".into()))?;
         let (lane, _) = RedoLane::open(parts, nonce()?)?;
-        Ok(redo.insert(lane.into()).clone())
+        Ok(redo.insert(CheckpointedLane::start(lane.into())?).lane().clone())
     }
 
     /// Where the area lies on its device.

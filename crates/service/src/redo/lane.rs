@@ -14,6 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Bytes of the index with which a commit makes a checkpoint first.
 const MOST_INDEX: usize = 64 << 20;
+/// The part of lane and index from which on a checkpoint is made in the background.
+const DUE: u64 = 2;
 
 /// A redo lane that this process writes, and nobody else. All calls may be made from several
 /// threads at once.
@@ -22,7 +24,7 @@ pub struct RedoLane {
     running: Mutex<Running>,
     index: RwLock<Index>,
     state: Mutex<State>,
-    /// A batch has ended.
+    /// A batch has ended, or a checkpoint is due.
     ended: Condvar,
     /// Held by the one checkpoint.
     checkpoint: Mutex<()>,
@@ -41,6 +43,10 @@ struct State {
     failed: Option<Error>,
     /// Owners of what may be in the lane, and was not answered so.
     doubtful: HashSet<u64>,
+    /// Bytes of the index, as of the last batch or checkpoint.
+    memory: usize,
+    /// None is made any more but by those who need it.
+    ending: bool,
 }
 
 /// A transaction that is to be written.
@@ -80,6 +86,8 @@ impl RedoLane {
             slot,
             failed: None,
             doubtful: HashSet::new(),
+            memory: 0,
+            ending: false,
         };
         let (running, index, ended, checkpoint) = Default::default();
         let lane = Self { parts, running, index, state: Mutex::new(state), ended, checkpoint };
@@ -157,12 +165,14 @@ impl RedoLane {
             let end = state.end;
             drop(state);
             let written = self.write(&batch, end);
+            let memory = self.hold().0.memory();
             state = lock(&self.state);
             state.writing = false;
             match written {
                 Ok(end) => {
                     state.end = end;
                     state.done += batch.len() as u64;
+                    state.memory = memory;
                 }
                 Err(error) => fail(&mut state, &error, batch.iter().map(|commit| commit.owner)),
             }
@@ -272,9 +282,34 @@ impl RedoLane {
             self.ended.notify_all();
             return Err(error);
         }
-        lock(&self.state).slot = next;
-        self.index.write().unwrap_or_else(PoisonError::into_inner).forget(number);
+        let memory = {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.forget(number);
+            index.memory()
+        };
+        let mut state = lock(&self.state);
+        (state.slot, state.memory) = (next, memory);
         Ok(())
+    }
+
+    /// Waits until a checkpoint is due, or until none is to be made in the background any more:
+    /// then false.
+    pub(super) fn await_due(&self) -> bool {
+        let mut state = lock(&self.state);
+        while !self.is_due(&state) && !state.ending && state.failed.is_none() {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.ending && state.failed.is_none()
+    }
+
+    fn is_due(&self, state: &State) -> bool {
+        let used = state.end.pos.saturating_sub(state.slot.tail);
+        used * DUE > self.parts.medium.ring_len() || state.memory as u64 * DUE > MOST_INDEX as u64
+    }
+
+    pub(super) fn end_background(&self) {
+        lock(&self.state).ending = true;
+        self.ended.notify_all();
     }
 
     /// Nothing more comes of this owner: what it has running is dropped, and what it has committed

@@ -6,12 +6,14 @@
 //! checkpoint area writes, area flush, slot, and only then what was checkpointed is forgotten. The
 //! first failure is latched (rule R21): the next opening replays what is in the lane.
 
+mod background;
 mod home;
 mod index;
 mod lane;
 mod log;
 mod running;
 
+pub use background::CheckpointedLane;
 pub use home::{RedoParts, replay_redo};
 pub use index::Held;
 pub use lane::RedoLane;
