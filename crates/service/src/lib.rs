@@ -38,7 +38,7 @@ mod window;
 pub use images::InodeTables;
 pub use mode::{MIN_MEMORY, ReplayMode};
 pub use recovery::ReplaySummary;
-pub use redo::{CheckpointedLane, Held, RedoLane, RedoParts, replay_redo};
+pub use redo::{Held, RedoLane, RedoParts, replay_redo};
 pub use service::{Service, ServiceOptions, ServiceParts};
 
 #[cfg(test)]

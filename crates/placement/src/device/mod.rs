@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod counts;
+mod lane;
 pub mod permissions;
 pub mod programs;
 pub mod replay;

@@ -5,11 +5,12 @@
 //! what the roles that it has may write.
 
 use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
+use crate::device::lane::OpenLane;
 use crate::device::programs::{HostGrants, Report, Settled, Tokens};
 use crate::volume::files::nonce;
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_device::{Device, RegionKind, Role};
-use siftfs_service::{CheckpointedLane, RedoLane, RedoParts, replay_redo};
+use siftfs_service::{RedoLane, RedoParts, replay_redo};
 use siftfs_volume::{HEADER_HOST, HEADER_SERVICE, Media, region_descs};
 use siftfs_wire::{
     Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
@@ -34,7 +35,7 @@ pub(crate) struct StorageSession {
     rights: RwLock<Rights>,
     grants: HostGrants,
     /// Opened with the first grant to write, and as long as the host has its role.
-    redo: Mutex<Option<CheckpointedLane>>,
+    redo: Mutex<Option<OpenLane>>,
 }
 
 /// What the session may write now.
@@ -170,12 +171,12 @@ impl StorageSession {
     fn redo_lane(&self) -> Result<Arc<RedoLane>> {
         let mut redo = lock(&self.redo);
         if let Some(lane) = &*redo {
-            return Ok(lane.lane().clone());
+            return Ok(lane.lane());
         }
         let parts = RedoParts::of(&self.media, &self.media.read()?);
         let parts = parts.ok_or_else(|| Error::Refused("the volume has no redo lane".into()))?;
         let (lane, _) = RedoLane::open(parts, nonce()?)?;
-        Ok(redo.insert(CheckpointedLane::start(lane.into())?).lane().clone())
+        Ok(redo.insert(OpenLane::new(lane.into())?).lane())
     }
 
     /// Where the area lies on its device.

@@ -1,6 +1,7 @@
-use super::*;
+use crate::redo::RedoLane;
 use crate::redo::test_util::*;
 use siftfs_device::{Fault, Gate, OpClass};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -22,34 +23,50 @@ fn fill_half(lane: &RedoLane, byte: u8) {
     }
 }
 
+/// Runs `work` beside a thread that makes checkpoints, which is over when this returns.
+fn beside_checkpoints(lane: &RedoLane, work: impl FnOnce()) {
+    struct Ends<'a>(&'a RedoLane);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.end_checkpoints();
+        }
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| lane.make_checkpoints());
+        let _ends = Ends(lane);
+        work();
+    });
+}
+
 #[test]
 fn a_lane_that_is_half_full_is_brought_home() {
     let device = formatted();
-    let background = CheckpointedLane::start(Arc::new(open(&device))).unwrap();
-    let lane = background.lane();
-    atomic(lane, &[(0, &[9; 4096])]).unwrap();
-    thread::sleep(Duration::from_millis(20));
-    assert!(lane.hold().meets(&(0..AREA)), "nothing is made for its own sake");
-    for byte in [1, 2, 3] {
-        fill_half(lane, byte);
-        until("what came first is not home", || area(&device)[0] == byte);
-    }
-    drop(background);
+    let lane = open(&device);
+    beside_checkpoints(&lane, || {
+        atomic(&lane, &[(0, &[9; 4096])]).unwrap();
+        thread::sleep(Duration::from_millis(20));
+        assert!(lane.hold().meets(&(0..AREA)), "nothing is made for its own sake");
+        for byte in [1, 2, 3] {
+            fill_half(&lane, byte);
+            until("what came first is not home", || area(&device)[0] == byte);
+        }
+    });
 }
 
 /// Commits go on while it is at it.
 #[test]
 fn no_commit_waits_for_it() {
     let device = formatted();
-    let background = CheckpointedLane::start(Arc::new(open(&device))).unwrap();
+    let lane = open(&device);
     let gate = Gate::new();
     device.inject(Fault::hold(OpClass::Write, &gate).within(0..AREA));
-    fill_half(background.lane(), 1);
-    assert!(gate.wait_arrived(1, LONG), "a checkpoint writes to the area");
-    atomic(background.lane(), &[(0, b"behind it")]).unwrap();
-    assert_eq!(&read(background.lane(), &device)[..9], b"behind it");
-    gate.open();
-    drop(background);
+    beside_checkpoints(&lane, || {
+        fill_half(&lane, 1);
+        assert!(gate.wait_arrived(1, LONG), "a checkpoint writes to the area");
+        atomic(&lane, &[(0, b"behind it")]).unwrap();
+        assert_eq!(&read(&lane, &device)[..9], b"behind it");
+        gate.open();
+    });
     // What the checkpoint has not taken is in the lane.
     let left = after(device.durable());
     assert!(replay(&left).unwrap() >= 1);
@@ -59,30 +76,12 @@ fn no_commit_waits_for_it() {
 #[test]
 fn a_failure_is_latched() {
     let device = formatted();
-    let background = CheckpointedLane::start(Arc::new(open(&device))).unwrap();
+    let lane = open(&device);
     device.inject(Fault::fail(OpClass::Write, libc::EIO).within(0..AREA));
-    let bytes = [1; 16 << 10];
-    until("the lane is latched", || atomic(background.lane(), &[(0, &bytes)]).is_err());
-    assert!(atomic(background.lane(), &[(0, &bytes)]).is_err());
-    drop(background);
-    assert!(device.stats().writes > 0);
-}
-
-/// The end comes at once where nothing is to be done, and behind a checkpoint that is under way.
-#[test]
-fn its_end_waits_for_what_it_is_at() {
-    let device = formatted();
-    drop(CheckpointedLane::start(Arc::new(open(&device))).unwrap());
-    let background = CheckpointedLane::start(Arc::new(open(&device))).unwrap();
-    let gate = Gate::new();
-    device.inject(Fault::hold(OpClass::Write, &gate).within(0..AREA).once());
-    fill_half(background.lane(), 1);
-    assert!(gate.wait_arrived(1, LONG));
-    let lane = background.lane().clone();
-    let ending = thread::spawn(move || drop(background));
-    thread::sleep(Duration::from_millis(20));
-    assert!(!ending.is_finished(), "it writes to the area");
-    gate.open();
-    ending.join().unwrap();
-    assert_eq!(Arc::strong_count(&lane), 1, "no thread has it");
+    beside_checkpoints(&lane, || {
+        let bytes = [1; 16 << 10];
+        until("the lane is latched", || atomic(&lane, &[(0, &bytes)]).is_err());
+        assert!(atomic(&lane, &[(0, &bytes)]).is_err());
+    });
+    assert!(!lane.await_due(), "no further one is made");
 }

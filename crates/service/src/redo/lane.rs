@@ -307,7 +307,8 @@ impl RedoLane {
         used * DUE > self.parts.medium.ring_len() || state.memory as u64 * DUE > MOST_INDEX as u64
     }
 
-    pub(super) fn end_background(&self) {
+    /// None is made in the background any more. One that is under way ends.
+    pub fn end_checkpoints(&self) {
         lock(&self.state).ending = true;
         self.ended.notify_all();
     }

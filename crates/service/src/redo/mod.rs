@@ -13,7 +13,6 @@ mod lane;
 mod log;
 mod running;
 
-pub use background::CheckpointedLane;
 pub use home::{RedoParts, replay_redo};
 pub use index::Held;
 pub use lane::RedoLane;
