@@ -9,6 +9,8 @@ mod town;
 
 #[path = "direct/deaths.rs"]
 mod deaths;
+#[path = "direct/grows.rs"]
+mod grows;
 #[path = "direct/hostile.rs"]
 mod hostile;
 

@@ -8,7 +8,7 @@ use crate::medium::boot_time;
 use crate::session::{Noted, Session, Shared};
 use siftfs_base::{Error, errno};
 use siftfs_device_target::{Address, Lines, TargetPlace, dial, over_socket};
-use siftfs_direct::DirectFile;
+use siftfs_direct::{DirectFile, Written};
 use siftfs_lease::{FULL, Token, high, lasts, log_promises};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,6 +18,22 @@ use std::time::{Duration, Instant};
 
 /// How long no blocks are asked for after their target was not reached.
 const UNREACHED: Duration = Duration::from_secs(10);
+
+/// What an atomic section at the target came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Committed {
+    /// All of its writes are there, and durable. `synced` says that so is everything which an
+    /// fsync(2) of the file promises beside its bytes; else the caller makes one by the kernel.
+    There {
+        /// No fsync(2) is to be made.
+        synced: bool,
+    },
+    /// Nothing of it is there, and the lease lasts: it is for a section of the mount.
+    Elsewhere,
+    /// Nothing of it is there, and the lease has ended: others may have changed the file.
+    Ended,
+}
 
 /// A leased file that is read and written at the target. As [`Leased`], which it is, too.
 pub struct Direct {
@@ -172,6 +188,33 @@ impl Direct {
     pub fn size(&self) -> Through<u64> {
         let size = self.file.size();
         if self.lasts() { Through::Lease(size) } else { Through::Mount }
+    }
+
+    /// Makes all of these writes of an atomic section, the later ones over the earlier ones, or
+    /// none: by the redo lane of the target.
+    ///
+    /// # Errors
+    /// What the target reports; `EIO` if nobody can say whether they are there, or if they are, and
+    /// what was ordered before is not known to be durable.
+    pub fn commit(&self, writes: &[(u64, Vec<u8>)]) -> io::Result<Committed> {
+        let error = |error: Error| io::Error::from_raw_os_error(error.errno());
+        if !self.lasts() {
+            return Ok(Committed::Ended);
+        }
+        match self.file.write_atomic(writes).map_err(error)? {
+            Written::There => {}
+            _ if self.lasts() => return Ok(Committed::Elsewhere),
+            Written::Not => return Ok(Committed::Ended),
+            Written::NotWhileLeased => return Err(io::Error::from_raw_os_error(libc::EIO)),
+        }
+        self.note(0);
+        // What others have ordered is not to be overtaken, and the file's name belongs to it (rules
+        // R38, R46).
+        if self.promises() {
+            return Ok(Committed::There { synced: true });
+        }
+        let synced = matches!(self.sync_by(false)?, Through::Lease(_));
+        Ok(Committed::There { synced })
     }
 
     /// As [`Leased::sync_by`].

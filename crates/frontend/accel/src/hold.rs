@@ -1,6 +1,6 @@
 //! A lease of either kind, as a program that does not care has it.
 
-use crate::{By, Direct, Leased, Through};
+use crate::{By, Committed, Direct, Leased, Through};
 use std::io;
 
 /// A lease: with a private log alone, or with blocks of the file granted beside that.
@@ -63,6 +63,18 @@ impl Hold {
         match self {
             Self::Log(leased) => leased.sync_by(datasync),
             Self::Direct(direct) => direct.sync_by(datasync),
+        }
+    }
+
+    /// As [`Direct::commit`]; a private log has no atomic sections.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit(&self, writes: &[(u64, Vec<u8>)]) -> io::Result<Committed> {
+        match self {
+            Self::Log(leased) if leased.len() == Through::Mount => Ok(Committed::Ended),
+            Self::Log(_) => Ok(Committed::Elsewhere),
+            Self::Direct(direct) => direct.commit(writes),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::leased::now;
 use crate::session::Shared;
 use siftfs_base::{Result, Timestamp, errno};
-use siftfs_lease::{Answer, Ask, Granted, Held, MOST_BYTES, MOST_DATA, MOST_GRANTED};
+use siftfs_lease::{Answer, Ask, Granted, GrantedRun, Held, MOST_BYTES, MOST_DATA, MOST_GRANTED};
 use siftfs_lease::{Place, Publish};
 use siftfs_proto::{
     Attr, Credentials, Direct, DirectRun, FileKind, FileService, LeaseId, Reply, Request,
@@ -39,8 +39,7 @@ impl FileService for Host {
             }
             Request::GetAttr { .. } => self.attributes().map(Reply::Attr),
             Request::LeaseDirect { room, .. } => self.direct(room).map(Reply::Direct),
-            // By the grantor's questions more is another grant, which takes the place of this one.
-            Request::LeaseExtend { .. } => Err(errno(libc::EAGAIN)),
+            Request::LeaseExtend { first, end, .. } => self.extend(first, end).map(Reply::Extended),
             Request::LeaseWrite { offset, data, durable, .. } => {
                 let written = self.write(offset, &data.into_bytes())?;
                 if durable {
@@ -114,13 +113,16 @@ impl Host {
                 _ => None,
             })?;
         self.granted.store(true, Ordering::Release);
-        let run = |run: siftfs_lease::GrantedRun| DirectRun {
-            first: run.first,
-            block: run.block,
-            count: run.count,
-            fresh: run.fresh,
-        };
-        Ok(Direct { token, target, runs: runs.into_iter().map(run).collect() })
+        Ok(Direct { token, target, runs: all(runs) })
+    }
+
+    /// Blocks besides those that are granted.
+    fn extend(&self, first: u64, end: u64) -> Result<Vec<DirectRun>> {
+        let ask = Ask::Extend { held: self.held, first, end };
+        self.ask(ask, MOST_GRANTED, |answer| match answer {
+            Answer::Extended(runs) => Some(all(runs)),
+            _ => None,
+        })
     }
 
     /// Publishes a write beside what is granted.
@@ -169,4 +171,10 @@ impl Host {
         }
         Ok(bytes)
     }
+}
+
+/// Runs as the file protocol has them.
+fn all(runs: Vec<GrantedRun>) -> Vec<DirectRun> {
+    let run = |GrantedRun { first, block, count, fresh }| DirectRun { first, block, count, fresh };
+    runs.into_iter().map(run).collect()
 }

@@ -38,11 +38,12 @@ mod medium;
 mod session;
 mod way;
 
-pub use direct::Direct;
+pub use direct::{Committed, Direct};
 pub use hold::Hold;
 pub use leased::{By, Leased};
 pub use session::{Noted, Session};
 pub use siftfs_lease::Token;
+pub use siftfs_proto::commands::{ABORT, COMMIT, START, is_own};
 
 /// By which way a call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

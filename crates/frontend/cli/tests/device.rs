@@ -15,6 +15,8 @@ mod programs;
 mod refused;
 #[path = "device/reports.rs"]
 mod reports;
+#[path = "device/sections.rs"]
+mod sections;
 #[path = "device/stopped.rs"]
 mod stopped;
 #[path = "device/storage.rs"]

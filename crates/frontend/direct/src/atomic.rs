@@ -7,6 +7,7 @@ use siftfs_base::{Error, Result, errno};
 use siftfs_device_target::{Fate, Outcome};
 use siftfs_proto::{Reply, Request, SectionId};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes of one section at most.
 const MOST: usize = 16 << 20;
@@ -24,6 +25,78 @@ impl DirectFile {
     /// Begins an atomic section, which changes nothing before its commit.
     pub fn atomic_start(&self) -> AtomicSection<'_> {
         AtomicSection { file: self, writes: Vec::new(), bytes: 0 }
+    }
+}
+
+/// What an atomic write at the target came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// All of it is there, durably.
+    There,
+    /// The target does not do it, and nothing of it is there.
+    Not,
+    /// The target has not answered. Nothing of it is there if the lease lasts; else it may be.
+    NotWhileLeased,
+}
+
+impl DirectFile {
+    /// Makes all of these writes, the later ones over the earlier ones, or none: by the redo lane,
+    /// in one round trip for up to 256 KiB, where all of their blocks are granted, lie within the
+    /// size, and were written before. Durable when it says that they are there.
+    ///
+    /// # Errors
+    /// As of [`AtomicSection::commit`].
+    pub fn write_atomic(&self, writes: &[(u64, Vec<u8>)]) -> Result<Written> {
+        if self.opened.to == Use::Reads {
+            return Err(errno(libc::EBADF));
+        }
+        if writes.is_empty() {
+            return Ok(Written::There);
+        }
+        let (fate, mut unknown) = (Arc::new(Fate::default()), Written::Not);
+        for _ in 0..TRIES {
+            let again = {
+                let state = self.opened.reach();
+                match self.by_target(&state, writes, &fate) {
+                    Ok(true) => return Ok(Written::There),
+                    Ok(false) => return Ok(unknown),
+                    Err(again) => again,
+                }
+            };
+            self.another_way(again)?;
+            match fate.outcome() {
+                // Another write may have come over it: it must not be made again.
+                Outcome::Done => return Ok(Written::There),
+                Outcome::InDoubt => return Err(errno(libc::EIO)),
+                // By the next life, or, where the target has died, by the host, behind the lane's
+                // replay.
+                Outcome::Undone => unknown = Written::NotWhileLeased,
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Is it written? `false`: the target does not do this, and nothing of it is there.
+    fn by_target(
+        &self,
+        state: &State,
+        writes: &[(u64, Vec<u8>)],
+        fate: &Arc<Fate>,
+    ) -> std::result::Result<bool, Again> {
+        let Some(way) = &state.way else { return Ok(false) };
+        let left: Vec<(u64, &[u8])> = writes.iter().map(|(at, b)| (*at, &**b)).collect();
+        let (granted, beside) = split(way, &left);
+        let size = self.opened.size.load(Ordering::Acquire);
+        let grows = granted.iter().any(|part| part.file.end > size);
+        if !beside.is_empty() || grows || granted.iter().any(|p| way.fresh().concerns(&p.file)) {
+            return Ok(false);
+        }
+        let parts: Vec<_> = granted.iter().map(|part| (part.area, part.data)).collect();
+        match way.queue().write_atomic(&parts, fate) {
+            Ok(()) => Ok(true),
+            Err(Error::Posix(libc::EOPNOTSUPP | libc::EFBIG)) => Ok(false),
+            Err(error) => Err(of_way(state, error)),
+        }
     }
 }
 
@@ -53,55 +126,14 @@ impl AtomicSection<'_> {
     /// is not known, because the grant was gone before that could be asked. `ECANCELED`: with
     /// the host, others changed the file meanwhile, and nothing of it is there.
     pub fn commit(self) -> Result<()> {
-        if self.file.opened.to == Use::Reads {
-            return Err(errno(libc::EBADF));
+        match self.file.write_atomic(&self.writes)? {
+            Written::There => Ok(()),
+            Written::Not | Written::NotWhileLeased => self.by_host(),
         }
-        if self.writes.is_empty() {
-            return Ok(());
-        }
-        let fate = Arc::new(Fate::default());
-        for _ in 0..TRIES {
-            let again = {
-                let state = self.file.opened.reach();
-                match self.by_target(&state, &fate) {
-                    Ok(true) => return Ok(()),
-                    Ok(false) => break,
-                    Err(again) => again,
-                }
-            };
-            self.file.another_way(again)?;
-            match fate.outcome() {
-                // Another write may have come over it: it must not be made again.
-                Outcome::Done => return Ok(()),
-                Outcome::InDoubt => return Err(errno(libc::EIO)),
-                // By the next life, or, where the target has died, by the host, behind the lane's
-                // replay.
-                Outcome::Undone => {}
-            }
-        }
-        self.by_host()
     }
 
     /// The section was never there.
     pub fn abort(self) {}
-
-    /// Is it committed? `false`: the target does not do this, and nothing of it is there.
-    fn by_target(&self, state: &State, fate: &Arc<Fate>) -> std::result::Result<bool, Again> {
-        let Some(way) = &state.way else { return Ok(false) };
-        let left: Vec<(u64, &[u8])> = self.writes.iter().map(|(at, b)| (*at, &**b)).collect();
-        let (granted, beside) = split(way, &left);
-        let size = self.file.opened.size.load(std::sync::atomic::Ordering::Acquire);
-        let grows = granted.iter().any(|part| part.file.end > size);
-        if !beside.is_empty() || grows || granted.iter().any(|p| way.fresh().concerns(&p.file)) {
-            return Ok(false);
-        }
-        let parts: Vec<_> = granted.iter().map(|part| (part.area, part.data)).collect();
-        match way.queue().write_atomic(&parts, fate) {
-            Ok(()) => Ok(true),
-            Err(Error::Posix(libc::EOPNOTSUPP | libc::EFBIG)) => Ok(false),
-            Err(error) => Err(of_way(state, error)),
-        }
-    }
 
     /// No lease stands beside a section (rule R48).
     fn by_host(&self) -> Result<()> {

@@ -16,6 +16,6 @@ mod session;
 mod state;
 mod way;
 
-pub use atomic::AtomicSection;
+pub use atomic::{AtomicSection, Written};
 pub use file::DirectFile;
 pub use session::{Finds, Reach, Session};

@@ -7,8 +7,8 @@ use crate::counters::Counters;
 use crate::log::{Leased, Log, Means};
 use crate::session::{Session, answered};
 use siftfs_base::{Result, errno};
-use siftfs_lease::{Answer, FULL, Granted, GrantedRun, Held, shown};
-use siftfs_proto::{Direct, DirectRun, Request};
+use siftfs_lease::{Answer, FULL, Granted, GrantedRun, Held, MOST_RUNS, shown};
+use siftfs_proto::{Credentials, Direct, DirectRun, Handle, LeaseId, Request};
 use std::time::Instant;
 
 impl Session {
@@ -20,17 +20,9 @@ impl Session {
     /// # Errors
     /// The holder broke a rule, or the session is over.
     pub fn direct(&self, held: Held, room: u64) -> Result<Answer> {
-        let (lease, handle, cred) = {
-            let mut log = self.lock();
-            log.ingest(&self.means)?;
-            let leased = match Self::lasting(&mut log, held) {
-                Ok(Leased { reads: false, .. }) => return Ok(Answer::Failed(libc::EBADF)),
-                Ok(Leased { logged: true, .. }) => return Ok(Answer::Failed(libc::EBUSY)),
-                Ok(leased) => leased,
-                Err(answer) => return Ok(answer),
-            };
-            leased.used = Instant::now();
-            (leased.lease, leased.handle, leased.credentials.clone())
+        let (lease, handle, cred) = match self.grantee(held)? {
+            Ok(grantee) => grantee,
+            Err(answer) => return Ok(answer),
         };
         // Others may have the log meanwhile: the lease may end, which the Runtime knows.
         let asked = Request::LeaseDirect { lease, file: handle.into(), room };
@@ -41,9 +33,48 @@ impl Session {
         }
         Ok(answered(granted.map(Answer::Granted)))
     }
-}
 
-impl Session {
+    /// Blocks of a leased file besides those that are granted, from its block `first` on, with room
+    /// up to byte `end`. What is published is taken in before, as for [`Session::direct`]: a record
+    /// that was taken in behind the grant would come over newer bytes.
+    ///
+    /// # Errors
+    /// As of [`Session::direct`].
+    pub fn extend(&self, held: Held, (first, end): (u64, u64)) -> Result<Answer> {
+        let (lease, handle, cred) = match self.grantee(held)? {
+            Ok(grantee) => grantee,
+            Err(answer) => return Ok(answer),
+        };
+        let asked = Request::LeaseExtend { lease, file: handle.into(), first, end };
+        let extended = self.means.call(&cred, asked).and_then(siftfs_proto::Reply::extended);
+        match extended {
+            // Nothing is granted by the lease, which lasts as far as this says.
+            Err(error) if error.errno() == libc::ESTALE && self.lock().lasts(held) => {
+                Ok(Answer::Failed(libc::EAGAIN))
+            }
+            Ok(runs) if runs.len() > MOST_RUNS => Ok(Answer::Failed(libc::EOPNOTSUPP)),
+            extended => Ok(answered(extended.map(|runs| Answer::Extended(told(runs))))),
+        }
+    }
+
+    /// The lease by which blocks may be granted, and for whom; else what is to be answered. What is
+    /// published is taken in.
+    fn grantee(
+        &self,
+        held: Held,
+    ) -> Result<std::result::Result<(LeaseId, Handle, Credentials), Answer>> {
+        let mut log = self.lock();
+        log.ingest(&self.means)?;
+        let leased = match Self::lasting(&mut log, held) {
+            Ok(Leased { reads: false, .. }) => return Ok(Err(Answer::Failed(libc::EBADF))),
+            Ok(Leased { logged: true, .. }) => return Ok(Err(Answer::Failed(libc::EBUSY))),
+            Ok(leased) => leased,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        leased.used = Instant::now();
+        Ok(Ok((leased.lease, leased.handle, leased.credentials.clone())))
+    }
+
     /// Blocks of the file of this lease were granted. No other thread asks for the session, so the
     /// file log has not come to count for it meanwhile.
     fn is_direct(&self, held: Held) {
@@ -59,10 +90,14 @@ impl Session {
 
 /// A grant as the program is told it.
 fn passed(Direct { token, target, runs }: Direct) -> Result<Granted> {
-    let run = |DirectRun { first, block, count, fresh }| GrantedRun { first, block, count, fresh };
-    let granted = Granted { token, target, runs: runs.into_iter().map(run).collect() };
+    let granted = Granted { token, target, runs: told(runs) };
     // What was granted is of no use then, and ends with the lease.
     if granted.fits() { Ok(granted) } else { Err(errno(libc::EOPNOTSUPP)) }
+}
+
+fn told(runs: Vec<DirectRun>) -> Vec<GrantedRun> {
+    let run = |DirectRun { first, block, count, fresh }| GrantedRun { first, block, count, fresh };
+    runs.into_iter().map(run).collect()
 }
 
 impl Log {

@@ -140,6 +140,7 @@ impl Connection<'_> {
             Ask::Read { held, offset, len } => session.read(held, offset, len),
             Ask::Fsync { held, datasync, log } => session.fsync(held, datasync, log),
             Ask::Direct { held, room } => session.direct(held, room),
+            Ask::Extend { held, first, end } => session.extend(held, (first, end)),
             Ask::Ingest => session.ingest(),
             Ask::Nudge | Ask::Forget(_) | Ask::Log => {
                 unreachable!("they are not answered here")

@@ -118,6 +118,7 @@ fn is_lending(req: &Request) -> bool {
         | R::LeaseKeep { .. }
         | R::LeaseReturn { .. }
         | R::LeaseDirect { .. }
+        | R::LeaseExtend { .. }
         | R::Hold { .. }
         | R::Release { .. }
         | R::Forget { .. }

@@ -78,12 +78,7 @@ impl Granted {
         assert!(self.fits(), "no more is granted at once");
         let mut bytes = self.token.to_vec();
         bytes.extend_from_slice(self.target.as_bytes());
-        for run in &self.runs {
-            let count = run.count << 1 | u64::from(run.fresh);
-            let (first, block) = (run.first.into(), run.block.into());
-            let raw: [u8; RUN] = transmute!(RawRun { first, block, count: count.into() });
-            bytes.extend_from_slice(&raw);
-        }
+        bytes.extend(encode_runs(&self.runs));
         bytes
     }
 
@@ -99,15 +94,37 @@ impl Granted {
         let (token, rest) = bytes.split_first_chunk::<TOKEN>().ok_or_else(short)?;
         let (target, rest) = rest.split_at_checked(name as usize).ok_or_else(short)?;
         let target = std::str::from_utf8(target).map_err(|_| wrong("the target has no name"))?;
-        let (all, rest) = rest.as_chunks::<RUN>();
-        if all.len() as u64 != runs || !rest.is_empty() {
-            return Err(short());
-        }
-        let run = |raw: &[u8; RUN]| {
-            let RawRun { first, block, count } = transmute!(*raw);
-            let (count, fresh) = (count.get() >> 1, count.get() & 1 == 1);
-            GrantedRun { first: first.get(), block: block.get(), count, fresh }
-        };
-        Ok(Self { token: *token, target: target.into(), runs: all.iter().map(run).collect() })
+        Ok(Self { token: *token, target: target.into(), runs: runs_of(rest, runs)? })
     }
+}
+
+/// The bytes of runs.
+///
+/// # Panics
+/// If there are more than one message has.
+pub(crate) fn encode_runs(runs: &[GrantedRun]) -> Vec<u8> {
+    assert!(runs.len() <= MOST_RUNS, "no more is granted at once");
+    let raw = |run: &GrantedRun| -> [u8; RUN] {
+        let count = run.count << 1 | u64::from(run.fresh);
+        let (first, block) = (run.first.into(), run.block.into());
+        transmute!(RawRun { first, block, count: count.into() })
+    };
+    runs.iter().flat_map(raw).collect()
+}
+
+/// Reads that number of runs.
+///
+/// # Errors
+/// Corrupt: there are more or fewer bytes, or too many runs.
+pub(crate) fn runs_of(bytes: &[u8], runs: u64) -> Result<Vec<GrantedRun>> {
+    let (all, rest) = bytes.as_chunks::<RUN>();
+    if all.len() as u64 != runs || runs > MOST_RUNS as u64 || !rest.is_empty() {
+        return Err(wrong("it has another length than it says"));
+    }
+    let run = |raw: &[u8; RUN]| {
+        let RawRun { first, block, count } = transmute!(*raw);
+        let (count, fresh) = (count.get() >> 1, count.get() & 1 == 1);
+        GrantedRun { first: first.get(), block: block.get(), count, fresh }
+    };
+    Ok(all.iter().map(run).collect())
 }

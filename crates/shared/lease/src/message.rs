@@ -2,7 +2,7 @@
 //! read. The version comes first. What a message has no use for is zero: each message has one form.
 
 use crate::batch::LogShape;
-use crate::granted::Granted;
+use crate::granted::{Granted, GrantedRun, encode_runs, runs_of};
 use crate::medium::LogMedium;
 use crate::words::Held;
 use siftfs_base::{Result, corrupt};
@@ -10,7 +10,7 @@ use zerocopy::little_endian::{I32, I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 /// The version of messages and memories.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes of a token.
 pub const TOKEN: usize = 16;
 /// Stands for a handle, a user and a process.
@@ -66,6 +66,16 @@ pub enum Ask {
         /// Bytes behind the file's end for which there is to be room, as far as there is space.
         room: u64,
     },
+    /// More blocks of the leased file, by the grant that there is, which stays: those that are not
+    /// granted yet from the file's block `first` on, and room. Answer: `Extended`.
+    Extend {
+        /// The file's lease.
+        held: Held,
+        /// The first block of the file that is of interest.
+        first: u64,
+        /// Up to this byte of the file there is to be room, as far as there is space.
+        end: u64,
+    },
 }
 
 /// What the grantor answers.
@@ -95,6 +105,8 @@ pub enum Answer {
     Data(Vec<u8>),
     /// Blocks of the leased file.
     Granted(Granted),
+    /// Blocks that are granted besides, in the order of the file.
+    Extended(Vec<GrantedRun>),
     /// It is done.
     Done,
     /// The lease has ended. What was asked is to be asked of the kernel.
@@ -113,7 +125,8 @@ struct RawAsk {
     number: U64,
     offset: U64,
     token: Token,
-    rest: [u8; 16],
+    end: U64,
+    rest: [u8; 8],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -146,7 +159,7 @@ fn version(version: U32) -> Result<()> {
 
 impl Ask {
     fn raw(self) -> RawAsk {
-        let (mut slot, mut len, mut number, mut offset) = (0, 0, 0, 0);
+        let (mut slot, mut len, mut number, mut offset, mut end) = (0, 0, 0, 0, 0);
         let mut token = [0; TOKEN];
         let mut of = |held: Held| (slot, number) = (held.slot, held.number);
         let kind = match self {
@@ -184,6 +197,11 @@ impl Ask {
                 offset = room;
                 11
             }
+            Self::Extend { held, first, end: to } => {
+                of(held);
+                (offset, end) = (first, to);
+                12
+            }
         };
         RawAsk {
             version: VERSION.into(),
@@ -193,7 +211,8 @@ impl Ask {
             number: number.into(),
             offset: offset.into(),
             token,
-            rest: [0; 16],
+            end: end.into(),
+            rest: [0; 8],
         }
     }
 
@@ -224,6 +243,7 @@ impl Ask {
             9 => Self::Log,
             10 => Self::Forget(offset),
             11 => Self::Direct { held, room: offset },
+            12 => Self::Extend { held, first: offset, end: raw.end.get() },
             kind => return Err(wrong(format!("there is no question {kind}"))),
         };
         if len as usize > MOST_DATA {
@@ -275,6 +295,10 @@ impl Answer {
                 (raw.number, raw.size) = ((target.len() as u64).into(), (runs.len() as u64).into());
                 8
             }
+            Self::Extended(runs) => {
+                raw.size = (runs.len() as u64).into();
+                9
+            }
         };
         raw.kind = kind.into();
         raw
@@ -293,6 +317,9 @@ impl Answer {
         }
         if let Self::Granted(granted) = self {
             packet.extend(granted.encode());
+        }
+        if let Self::Extended(runs) = self {
+            packet.extend(encode_runs(runs));
         }
         packet
     }
@@ -323,6 +350,7 @@ impl Answer {
                 Self::Log(LogShape { len: raw.size.get(), key: raw.number.get(), medium })
             }
             8 => Self::Granted(Granted::decode(data, (raw.number.get(), raw.size.get()))?),
+            9 => Self::Extended(runs_of(data, raw.size.get())?),
             kind => {
                 return Err(wrong(format!("there is no answer {kind} of {} bytes", data.len())));
             }

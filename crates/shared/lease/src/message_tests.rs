@@ -26,6 +26,11 @@ fn asks() -> impl Strategy<Value = Ask> {
         Just(Ask::Nudge),
         held().prop_map(Ask::Return),
         (held(), any::<u64>()).prop_map(|(held, room)| Ask::Direct { held, room }),
+        (held(), any::<u64>(), any::<u64>()).prop_map(|(held, first, end)| Ask::Extend {
+            held,
+            first,
+            end
+        }),
     ]
 }
 
@@ -53,6 +58,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             Answer::Log(LogShape { len, key, medium })
         }),
         granted().prop_map(Answer::Granted),
+        granted().prop_map(|granted| Answer::Extended(granted.runs)),
         Just(Answer::Done),
         Just(Answer::Ended),
         any::<i32>().prop_map(Answer::Failed),
@@ -95,7 +101,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200),
-                                           head in 0u32..12) {
+                                           head in 0u32..13) {
         let mut likely = [VERSION.to_le_bytes(), head.to_le_bytes()].concat();
         likely.extend_from_slice(&bytes);
         for packet in [&bytes, &likely] {
@@ -115,7 +121,7 @@ fn another_version_is_refused_before_anything_else_is_looked_at() {
     packet[0] = 1;
     packet[4] = 99;
     let error = Ask::decode(&packet).unwrap_err().to_string();
-    assert!(error.contains("version 1 instead of 4"), "{error}");
+    assert!(error.contains("version 1 instead of 5"), "{error}");
 }
 
 #[test]
@@ -151,4 +157,19 @@ fn a_grant_has_bounds() {
     let mut packet = packet;
     packet[HEADER + 40] = 0xFF;
     assert!(Answer::decode(&packet).is_err());
+}
+
+/// What is granted besides has the bounds of one grant.
+#[test]
+fn what_is_granted_besides_has_bounds() {
+    let run = GrantedRun { first: 1, block: 2, count: 3, fresh: true };
+    let most = Answer::Extended(vec![run; MOST_RUNS]);
+    let packet = most.encode();
+    assert_eq!(Answer::decode(&packet).unwrap(), most);
+    let mut more = packet.clone();
+    more[24..32].copy_from_slice(&(MOST_RUNS as u64 + 1).to_le_bytes());
+    more.resize(packet.len() + 24, 0);
+    assert!(Answer::decode(&more).is_err(), "one more than a message has");
+    assert!(Answer::decode(&packet[..packet.len() - 1]).is_err());
+    assert!(Answer::decode(&[&packet[..], &[0]].concat()).is_err());
 }

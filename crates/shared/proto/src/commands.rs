@@ -71,6 +71,11 @@ pub const COMMIT: u32 = 0xf502;
 /// Aborts it.
 pub const ABORT: u32 = 0xf505;
 
+/// Is this command one of SiftFS's own?
+pub const fn is_own(command: u32) -> bool {
+    command >> 8 & 0xFF == KIND as u32
+}
+
 /// The number of an ioctl(2), the same on every machine that the kernel serves.
 const fn command(direction: u32, number: u8, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | (KIND as u32) << 8 | number as u32

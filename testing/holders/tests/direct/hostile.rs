@@ -58,6 +58,44 @@ fn blocks_are_granted_of_ones_own_lease_alone() {
     town.close();
 }
 
+/// A grant grows by its own lease alone, and only where there is one; by whatever numbers.
+#[test]
+fn a_grant_grows_by_its_own_lease_alone() {
+    let town = Town::new();
+    let user = town.user();
+    let (f, g) = (user.make("f", &vec![1; FILE]), user.make("g", &vec![1; FILE]));
+    let raw = Raw(Packets::connect(&town.socket()).unwrap());
+    assert!(matches!(raw.ask(Ask::Enter(town.token(f, true))), Answer::Entered { .. }));
+    let lease = |ino, reads| match raw.ask(Ask::Lease(town.token(ino, reads))) {
+        Answer::Leased { held, .. } => held,
+        other => panic!("{other:?}"),
+    };
+    let extend = |held, first, end| raw.ask(Ask::Extend { held, first, end });
+    let held = lease(f, true);
+    let unreadable = lease(g, false);
+    assert_eq!(extend(unreadable, 0, 1 << 20), Answer::Failed(libc::EBADF));
+    assert_eq!(extend(held, 0, 1 << 20), Answer::Failed(libc::EAGAIN), "nothing is granted");
+    for (slot, number) in [(held.slot, held.number + 9), (u32::MAX, held.number), (5, 0)] {
+        let odd = extend(Held { slot, number }, 0, 1 << 20);
+        assert_eq!(odd, Answer::Failed(libc::EBADF), "{slot} {number}");
+    }
+    assert!(matches!(raw.ask(Ask::Direct { held, room: 0 }), Answer::Granted(_)));
+    let mut had = 0;
+    for (first, end) in [(0, 1 << 20), (0, 1 << 20), (u64::MAX, u64::MAX), (0, u64::MAX)] {
+        let Answer::Extended(runs) = extend(held, first, end) else { panic!("{first} {end}") };
+        assert!(runs.iter().all(|run| run.fresh && run.first >= FILE as u64 / 4096));
+        had += runs.iter().map(|run| run.count).sum::<u64>();
+        assert!(had <= 64 << 8, "{had} blocks of room");
+    }
+    assert!(had >= 200, "{had} blocks of room");
+    // The lease ends, and nothing grows any more.
+    assert!(user.read(f) == vec![1; FILE]);
+    assert_eq!(extend(held, 0, 1 << 20), Answer::Ended);
+    drop(raw);
+    town.until("the session ends", |town| town.counts().sessions == 0);
+    town.close();
+}
+
 /// The file log counts for a lease, or blocks of its file are granted: never both, in whichever
 /// order a program asks. Else a recovery would write the log's older bytes over newer ones.
 #[test]

@@ -12,30 +12,40 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Bytes of a program's file before it begins.
-const FILE: usize = 1 << 20;
+pub const FILE: usize = 1 << 20;
 
 /// A target with a door for programs, and a mount of its volume.
-struct Town {
-    setup: Setup,
-    target: Option<Device>,
+pub struct Town {
+    pub setup: Setup,
+    pub target: Option<Device>,
     logs: bool,
 }
 
 impl Town {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_logs(false)
+    }
+
+    /// One whose volume has a redo lane of these bytes.
+    pub fn with_lane(size: &str) -> Self {
+        let setup = Setup::empty();
+        siftfs(&["mkfs", setup.volume(), "--size", "256M", "--redo-lane", size]).ok();
+        Self::of(setup, false)
     }
 
     /// One whose programs have logs of their own for files that are not at the target.
     fn with_logs(logs: bool) -> Self {
-        let setup = Setup::of_size("256M");
+        Self::of(Setup::of_size("256M"), logs)
+    }
+
+    fn of(setup: Setup, logs: bool) -> Self {
         let target = Some(start(&setup));
         let town = Self { setup, target, logs };
         town.mount("");
         town
     }
 
-    fn mount(&self, more: &str) {
+    pub fn mount(&self, more: &str) {
         let place = format!("target:{}/volume", address(&self.setup));
         let log = self.setup.tmp.path().join("mount.log").display().to_string();
         let logs = match self.logs {
@@ -47,12 +57,12 @@ impl Town {
     }
 
     /// What `siftfs status` says of the mount's programs.
-    fn told(&self, what: &str) -> u64 {
+    pub fn told(&self, what: &str) -> u64 {
         status(&self.setup)["mounts"][0]["private_logs"][what].as_u64().unwrap()
     }
 
     /// A program that has the direct lease of a file of ones.
-    fn program(&self) -> Program {
+    pub fn program(&self) -> Program {
         let path = self.setup.path("f");
         fs::write(&path, vec![1; FILE]).unwrap();
         let mut program = Program::start(&self.setup, &path);
@@ -60,7 +70,7 @@ impl Town {
         program
     }
 
-    fn end(self) {
+    pub fn end(self) {
         self.setup.umount();
         assert_eq!(self.target.unwrap().end(Signal::TERM), 0);
         self.setup.assert_plain_ext4();
@@ -68,7 +78,7 @@ impl Town {
 }
 
 /// A program under `siftfs accel --direct`, which becomes it.
-fn direct(program: &Path) -> Command {
+pub fn direct(program: &Path) -> Command {
     let mut command = Command::new(&*INSTALLED);
     command.args(["accel", "--direct", "--"]).arg(program).env("SIFTFS_ACCEL", "eager");
     command
@@ -86,20 +96,20 @@ fn compiled(setup: &Setup, source: &str) -> PathBuf {
     program
 }
 
-fn start(setup: &Setup) -> Device {
+pub fn start(setup: &Setup) -> Device {
     let programs = format!("unix:{}", setup.tmp.path().join("programs.sock").display());
     Device::start(setup, &["--programs", &programs])
 }
 
 /// `sources/direct.c`, with the library.
-struct Program {
-    child: Child,
+pub struct Program {
+    pub child: Child,
     says: BufReader<ChildStdout>,
     told: ChildStdin,
 }
 
 impl Program {
-    fn start(setup: &Setup, path: &Path) -> Self {
+    pub fn start(setup: &Setup, path: &Path) -> Self {
         Self::start_as(setup, path, 0)
     }
 
@@ -120,7 +130,7 @@ impl Program {
     }
 
     /// What came of it.
-    fn tell(&mut self, what: &str) -> String {
+    pub fn tell(&mut self, what: &str) -> String {
         writeln!(self.told, "{what}").unwrap();
         let mut line = String::new();
         self.says.read_line(&mut line).unwrap();
@@ -128,21 +138,21 @@ impl Program {
     }
 
     /// Syncs until the file is leased, and blocks of it are granted.
-    fn until_direct(&mut self, town: &Town, sync: &str) {
+    pub fn until_direct(&mut self, town: &Town, sync: &str) {
         await_that("blocks are granted", || {
             assert_eq!(self.tell(sync), "0");
             town.told("direct") == 1
         });
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.told);
         assert!(self.child.wait().unwrap().success());
     }
 }
 
 /// Requests of programs that the target has had, in places of their queues.
-fn at_target(town: &Town) -> u64 {
+pub fn at_target(town: &Town) -> u64 {
     let now = status(&town.setup);
     now["runtime"]["service"]["device"]["programs"]["requests"].as_u64().unwrap()
 }

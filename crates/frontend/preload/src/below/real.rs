@@ -90,6 +90,7 @@ real! { pass:
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
+    fn ioctl(fd: c_int, command: libc::c_ulong, argument: usize) -> c_int;
     fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
     fn write(fd: c_int, from: *const c_void, len: usize) -> isize;
     fn pread64(fd: c_int, to: *mut c_void, len: usize, at: i64) -> isize;

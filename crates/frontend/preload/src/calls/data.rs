@@ -5,6 +5,7 @@
 
 use crate::below::guard::{Outcome, inside};
 use crate::below::user::User;
+use crate::calls::sections;
 use crate::state::inode::{Inode, Open, granted};
 use crate::state::{registry, table};
 use rustix::fs::{SeekFrom, seek};
@@ -60,13 +61,19 @@ pub fn write(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
 
 fn by_log(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
     inside(|| {
-        let open = leased(fd).filter(|open| open.writes)?;
+        let open = registry::known(fd).filter(|open| open.writes && open.inode.matters())?;
         let user = user().filter(|user| user.len > 0)?;
-        if user.len > most(&open.inode) {
-            open.inode.give_back();
+        let fits = user.len <= most(&open.inode);
+        let Some(bytes) = fits.then(|| user.gather()).flatten() else {
+            // The kernel says what is wrong, if anything is. It would write what is there.
+            if !fits || open.inode.section.is_any() {
+                return sections::to_kernel(&open);
+            }
             return None;
+        };
+        if let Some(done) = in_section(fd, at, &open, &bytes) {
+            return done;
         }
-        let bytes = user.gather()?;
         let done = by_lease(&open.inode, |leased| match (at, open.appends) {
             (_, true) => append(fd, at, leased, &bytes),
             (At::Offset(offset), false) => {
@@ -74,13 +81,33 @@ fn by_log(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
                 through(leased.write_at(offset, &bytes))
             }
             (At::Here, false) if table::is_shared(fd) => None,
-            (At::Here, false) => write_here(fd, leased, &bytes),
+            (At::Here, false) => {
+                write_here(fd, &bytes, |begin| through(leased.write_at(begin, &bytes)))
+            }
         });
         if done.is_some() {
             open.inode.pace.wrote();
         }
         done
     })
+}
+
+/// A write of a file that has an atomic section. `None`: it is a write like any other.
+fn in_section(fd: i32, at: At, open: &Arc<Open>, bytes: &[u8]) -> Option<Outcome> {
+    if !open.inode.section.is_any() || open.appends {
+        return None;
+    }
+    match at {
+        At::Offset(offset) => {
+            let done = sections::write(open, u64::try_from(offset).ok()?, bytes);
+            done.map(Some)
+        }
+        At::Here if table::is_shared(fd) => Some(sections::to_kernel(open)),
+        At::Here => Some(write_here(fd, bytes, |begin| {
+            let own = sections::write(open, begin, bytes);
+            own.or_else(|| by_lease(&open.inode, |leased| through(leased.write_at(begin, bytes))))
+        })),
+    }
 }
 
 fn most(inode: &Inode) -> usize {
@@ -119,20 +146,21 @@ fn append(fd: i32, at: At, leased: &Hold, bytes: &[u8]) -> Outcome {
     Some(Ok(written.cast_signed()))
 }
 
-fn write_here(fd: i32, leased: &Hold, bytes: &[u8]) -> Outcome {
+/// A write at the open file's offset, which moves first: `write` is told where that was.
+fn write_here(fd: i32, bytes: &[u8], write: impl FnOnce(u64) -> Outcome) -> Outcome {
     let len = signed(bytes.len())?;
     let end = moved(fd, len)?;
     let begin = end.checked_sub(bytes.len() as u64)?;
-    if let Some(done) = through(leased.write_at(begin, bytes)) {
-        return Some(done);
-    }
-    // Other calls may have moved the offset on: this one has its range.
-    let written = rustix::io::pwrite(borrowed(fd), bytes, begin);
-    let short = len - written.map_or(0, |n| signed(n).unwrap_or(len));
+    let done = write(begin).unwrap_or_else(|| {
+        // Other calls may have moved the offset on: this one has its range.
+        let written = rustix::io::pwrite(borrowed(fd), bytes, begin);
+        written.map(usize::cast_signed).map_err(|e| e.raw_os_error())
+    });
+    let short = len - done.map_or(0, |written| i64::try_from(written).unwrap_or(len));
     if short > 0 {
         let _ = moved(fd, -short);
     }
-    Some(written.map(usize::cast_signed).map_err(|e| e.raw_os_error()))
+    Some(done)
 }
 
 /// read(2) and its forms.
@@ -150,10 +178,10 @@ pub fn read(fd: i32, at: At, user: impl FnOnce() -> Option<User>) -> Outcome {
                 At::Offset(offset) => {
                     let offset = u64::try_from(offset).ok()?;
                     let len = there(size, offset, user.len);
-                    read_to(leased, offset, &user, len)
+                    read_to((&open, leased), offset, &user, len)
                 }
                 At::Here if table::is_shared(fd) => None,
-                At::Here => read_here(fd, leased, &user, size),
+                At::Here => read_here(fd, (&open, leased), &user, size),
             }
         })
     })
@@ -164,12 +192,16 @@ fn there(size: u64, offset: u64, len: usize) -> usize {
     usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len)
 }
 
-fn read_to(leased: &Hold, offset: u64, user: &User, len: usize) -> Outcome {
+/// A file that is leased, as an open file of it has it.
+type By<'a> = (&'a Arc<Open>, &'a Hold);
+
+fn read_to((open, leased): By<'_>, offset: u64, user: &User, len: usize) -> Outcome {
     if !user.takes(len) {
         return None;
     }
     let mut bytes = vec![0; len];
-    match leased.read_at(offset, &mut bytes) {
+    let section = &open.inode.section;
+    match section.read(open, (offset, &mut bytes), |bytes| leased.read_at(offset, bytes)) {
         Ok(Through::Lease(read)) => {
             user.scatter(bytes.get(..read)?);
             Some(Ok(read.cast_signed()))
@@ -179,11 +211,11 @@ fn read_to(leased: &Hold, offset: u64, user: &User, len: usize) -> Outcome {
     }
 }
 
-fn read_here(fd: i32, leased: &Hold, user: &User, size: u64) -> Outcome {
+fn read_here(fd: i32, by: By<'_>, user: &User, size: u64) -> Outcome {
     let len = there(size, moved(fd, 0)?, user.len);
     let end = moved(fd, signed(len)?)?;
     let begin = end.checked_sub(len as u64)?;
-    let done = read_to(leased, begin, user, len).or_else(|| {
+    let done = read_to(by, begin, user, len).or_else(|| {
         // SAFETY: the pieces are the program's, for this call to write to; the kernel checks them.
         let read = unsafe {
             let (pieces, offset) = (user.pieces(), begin.cast_signed());

@@ -1,7 +1,7 @@
 //! Descriptors that come, go and change.
 
 use crate::below::guard::{inside, is_inside};
-use crate::state::{process, registry, table};
+use crate::state::{process, registry, section, table};
 use libc::{O_ACCMODE, O_DIRECT, O_DIRECTORY, O_DSYNC, O_PATH, O_RDONLY};
 
 /// O_TMPFILE and O_SYNC have the bits of these. A file without a name has no lease.
@@ -44,7 +44,12 @@ pub fn closing(fd: i32) -> Option<i32> {
     if table::tag(fd) == table::NONE || is_inside() {
         return None;
     }
-    inside(|| registry::release(fd))
+    inside(|| {
+        if section::are_any() {
+            registry::end_section(fd);
+        }
+        registry::release(fd)
+    })
 }
 
 /// The program is about to have another open file under this number.
@@ -122,7 +127,16 @@ pub fn pinned(fd: i32) {
 /// The descriptor stays with the kernel; other ones of its file do not.
 #[inline]
 pub fn left(fd: i32) {
-    closing(fd);
+    if table::tag(fd) == table::NONE || is_inside() {
+        return;
+    }
+    inside(|| {
+        // It is not closed: a section goes on.
+        if section::are_any() {
+            registry::move_sections();
+        }
+        registry::release(fd)
+    });
 }
 
 /// The program's own change of the file by the kernel would recall the lease.

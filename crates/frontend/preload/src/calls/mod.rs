@@ -2,4 +2,5 @@
 
 pub mod data;
 pub mod descriptors;
+pub mod sections;
 pub mod sync;

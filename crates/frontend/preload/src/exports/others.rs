@@ -1,7 +1,9 @@
 //! Calls that the kernel does, and by which a file's lease ends or would.
 
+use super::{answer, short};
 use crate::below::real;
 use crate::calls::descriptors::{changing, passed, pinned};
+use crate::calls::sections;
 use crate::calls::sync::looked;
 use crate::escapes::passing;
 use libc::{c_int, msghdr, off_t, size_t};
@@ -24,6 +26,17 @@ looks! {
     fn fstat64();
     fn __fxstat(version: c_int);
     fn __fxstat64(version: c_int);
+}
+
+/// Atomic sections of files at a target (`docs/design/target.md`, "Sections of programs that are not
+/// changed").
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ioctl(fd: c_int, command: libc::c_ulong, argument: usize) -> c_int {
+    if let Some(done) = sections::ioctl(fd, command) {
+        return short(answer(done));
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::ioctl(fd, command, argument) }
 }
 
 /// What is mapped is read and written past every call.

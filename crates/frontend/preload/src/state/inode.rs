@@ -1,6 +1,7 @@
 //! A file that is open in this program, and its lease, which all of its descriptors share.
 
 use super::pace::Pace;
+use super::section::Sections;
 use super::{direct, table};
 use siftfs_accel::{Hold, Session, Through};
 use std::os::fd::BorrowedFd;
@@ -105,6 +106,8 @@ pub struct Inode {
     pub is_kernels: AtomicBool,
     /// Held for reading while something is done by the lease.
     lease: RwLock<Option<Hold>>,
+    /// The atomic section that the library has. Locked behind the lease.
+    pub section: Sections,
     is_leased: AtomicBool,
     is_direct: AtomicBool,
     /// A lease has ended since the kernel was asked for the size.
@@ -130,6 +133,7 @@ impl Inode {
             descriptors: AtomicUsize::new(0),
             is_kernels: AtomicBool::new(false),
             lease: RwLock::new(None),
+            section: Sections::default(),
             is_leased: AtomicBool::new(false),
             is_direct: AtomicBool::new(false),
             grew: AtomicBool::new(false),
@@ -140,6 +144,11 @@ impl Inode {
     /// Is there a lease, or may there be one in a moment, as far as can be said without a lock?
     pub fn is_leased(&self) -> bool {
         self.is_leased.load(Ordering::Acquire)
+    }
+
+    /// May a call of the program be the library's to do?
+    pub fn matters(&self) -> bool {
+        self.is_leased() || self.section.is_any()
     }
 
     /// Is the lease that there is of the kind that reads and writes at a target?
@@ -163,7 +172,8 @@ impl Inode {
         let mut lease = self.lease_mut();
         let session = entered.lock();
         let Some(session) = session.as_ref() else { return true };
-        if lease.is_some() || self.is_kernels.load(Ordering::Acquire) {
+        let not_now = lease.is_some() || self.section.is_any();
+        if not_now || self.is_kernels.load(Ordering::Acquire) {
             return true;
         }
         // Calls of other threads wait from now on: a request of theirs would recall it at once.
@@ -186,6 +196,7 @@ impl Inode {
 
     fn take(&self, lease: &mut Option<Hold>) {
         let Some(leased) = lease.take() else { return };
+        self.section.to_kernel(self.key, &leased);
         self.is_leased.store(false, Ordering::Release);
         self.grew.store(true, Ordering::Release);
         self.pace.ended();

@@ -5,4 +5,5 @@ pub mod inode;
 pub mod pace;
 pub mod process;
 pub mod registry;
+pub mod section;
 pub mod table;

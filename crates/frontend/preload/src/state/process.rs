@@ -1,7 +1,7 @@
 //! The process: which one it is, whether it is let alone, and its children.
 
 use super::inode::is_marked;
-use super::{direct, pace, registry, table};
+use super::{direct, pace, registry, section, table};
 use crate::below::guard::{inside, is_inside, switch_off};
 use crate::below::heap::HEAP;
 use crate::{escapes, streams};
@@ -140,6 +140,7 @@ extern "C" fn in_child() {
         table::renew();
         registry::renew();
         direct::renew();
+        section::renew();
     }
 }
 

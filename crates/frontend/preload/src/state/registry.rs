@@ -54,7 +54,7 @@ pub unsafe fn renew() {
 }
 
 /// The file of a descriptor. The kernel says it without a request to the daemon.
-fn key(fd: BorrowedFd<'_>) -> Option<Key> {
+pub(super) fn key(fd: BorrowedFd<'_>) -> Option<Key> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(fd, c"", flags, StatxFlags::INO | StatxFlags::TYPE).ok()?;
     let regular = u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFREG;
@@ -237,6 +237,23 @@ pub fn pin(fd: i32) {
     if let Some(inode) = inode.filter(|_| is_own()) {
         inode.pin();
     }
+}
+
+/// The program is about to close the descriptor: the atomic section of its file ends, as the
+/// mount's does with any close(2) by its process.
+pub fn end_section(fd: i32) {
+    // SAFETY: as in `joined`.
+    let key = key(unsafe { BorrowedFd::borrow_raw(fd) });
+    let inode = key.and_then(|key| registry().inodes.get(&key).cloned());
+    if let Some(inode) = inode.filter(|_| is_own()) {
+        inode.section.end();
+    }
+}
+
+/// All atomic sections of the library become the mount's.
+pub fn move_sections() {
+    let all: Vec<_> = registry().inodes.values().cloned().collect();
+    all.iter().filter(|inode| inode.section.is_any()).for_each(|inode| inode.give_back());
 }
 
 /// Gives all leases back.

@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int fd;
+static int fd, other = -1;
 static const char *path;
 static char *bytes;
 
@@ -110,6 +111,50 @@ static long mapped(long at, int byte)
     return before;
 }
 
+// A child that does nothing by what it has from its parent.
+static long child(void)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    return child < 0 || waitpid(child, &status, 0) != child ? -1 : status;
+}
+
+// Atomic sections, as SQLite has them of F2FS.
+static int section(const char *what)
+{
+    if (!strcmp(what, "start"))
+        say(ioctl(fd, 0xf501));
+    else if (!strcmp(what, "commit"))
+        say(ioctl(fd, 0xf502));
+    else if (!strcmp(what, "abort"))
+        say(ioctl(fd, 0xf505));
+    else
+        return 0;
+    return 1;
+}
+
+// The same by a second descriptor.
+static int second(const char *what, long a, long b, long c)
+{
+    if (!strcmp(what, "second"))
+        say((other = open(path, O_RDWR)) < 0 ? -1 : 0);
+    else if (!strcmp(what, "write2"))
+        memset(bytes, (int)c, b), say(pwrite(other, bytes, b, a));
+    else if (!strcmp(what, "read2"))
+        told(pread(other, bytes, b, a));
+    else if (!strcmp(what, "start2"))
+        say(ioctl(other, 0xf501));
+    else if (!strcmp(what, "commit2"))
+        say(ioctl(other, 0xf502));
+    else if (!strcmp(what, "close2"))
+        say(close(other));
+    else
+        return 0;
+    return 1;
+}
+
 static int opened(int flags)
 {
     if (fd > 0)
@@ -121,6 +166,8 @@ static int opened(int flags)
 static void work(const char *what, long a, long b, long c)
 {
     struct stat stat;
+    if (section(what) || second(what, a, b, c))
+        return;
     if (!strcmp(what, "write"))
         memset(bytes, (int)c, b), say(pwrite(fd, bytes, b, a));
     else if (!strcmp(what, "read"))
@@ -143,6 +190,13 @@ static void work(const char *what, long a, long b, long c)
         say(ftruncate(fd, a));
     else if (!strcmp(what, "fork"))
         say(forked(a, (int)b));
+    else if (!strcmp(what, "child"))
+        say(child());
+    else if (!strcmp(what, "exec")) {
+        execl("/proc/self/exe", "direct", path, "again", NULL);
+        say(-1);
+    } else if (!strcmp(what, "here"))
+        memset(bytes, (int)b, a), say(write(fd, bytes, a));
     else if (!strcmp(what, "map"))
         say(mapped(a, (int)b));
     else if (!strcmp(what, "threads"))
@@ -172,13 +226,16 @@ int main(int argc, char **argv)
 {
     char line[256], what[32];
     long a, b, c;
-    if (argc != 2 || !(bytes = malloc(8 << 20)))
+    if (argc < 2 || !(bytes = malloc(8 << 20)))
         return 2;
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, NULL);
     path = argv[1];
     if (opened(O_RDWR))
         return 3;
+    // It is there in its own place.
+    if (argc > 2)
+        say(0);
     while (fgets(line, sizeof line, stdin)) {
         a = b = c = 0;
         if (sscanf(line, "%31s %ld %ld %ld", what, &a, &b, &c) < 1)
