@@ -3,8 +3,12 @@
 
 #[path = "at_target/appends.rs"]
 mod appends;
+#[path = "at_target/cuts.rs"]
+mod cuts;
 #[path = "at_target/direct.rs"]
 mod direct;
+#[path = "at_target/expected.rs"]
+mod expected;
 #[path = "at_target/extends.rs"]
 mod extends;
 #[path = "at_target/forger.rs"]

@@ -28,9 +28,9 @@ impl Layout {
     /// The layout of volumes of `kind`.
     ///
     /// # Panics
-    /// If the log is a device of its own.
+    /// If the log is a device of its own, or there is a record area or a redo lane.
     pub fn of(kind: VolumeKind) -> Self {
-        assert!(!kind.apart && !kind.record_area, "regions of one device");
+        assert!(!kind.apart && !kind.record_area && !kind.redo_lane, "regions of one device");
         let device: Arc<dyn Device> = Arc::new(MemDevice::new(kind.size));
         let opts = MkfsOptions {
             size: Some(kind.size),

@@ -2,7 +2,7 @@
 
 use siftfs_base::{Clock, Error, ManualClock};
 use siftfs_device::{Device, Divisible, FaultDevice, Image, MemDevice, Part};
-use siftfs_log::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
+use siftfs_log::{MIN_REDO_LANE, RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 use siftfs_model::Control;
 use siftfs_placement::{
     JournalData, LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads, mkfs_on,
@@ -29,7 +29,12 @@ pub struct VolumeKind {
     pub journal_data: JournalData,
     /// There is a record area: the last [`RECORD_AREA`] bytes of the image, as a medium of its own.
     pub record_area: bool,
+    /// There is a redo lane of [`REDO_LANE`] bytes.
+    pub redo_lane: bool,
 }
+
+/// Bytes of a redo lane, its slots included: the least that there may be.
+pub const REDO_LANE: u64 = MIN_REDO_LANE;
 
 /// Bytes of a record area, its header included: small enough to be full now and then.
 pub const RECORD_AREA: u64 = (256 << 10) + RECORD_AREA_LANE;
@@ -56,6 +61,7 @@ impl VolumeKind {
         apart: false,
         journal_data: JournalData::Ref,
         record_area: false,
+        redo_lane: false,
     };
 
     /// The same with a journal that repeats staged data.
@@ -66,6 +72,12 @@ impl VolumeKind {
     /// The same with a record area behind it.
     pub const fn with_area(self) -> Self {
         Self { record_area: true, size: self.size + RECORD_AREA, ..self }
+    }
+
+    /// The same with a redo lane in its log.
+    pub const fn with_redo_lane(self) -> Self {
+        let (size, log) = (self.size + REDO_LANE, self.log + REDO_LANE);
+        Self { redo_lane: true, size, log, ..self }
     }
 
     /// Where the record area begins; the image's end if there is none.
@@ -92,6 +104,7 @@ pub fn base_image_of(kind: VolumeKind) -> Image {
             log_size: alone.then_some(kind.log),
             lanes: kind.lanes,
             journal_data: kind.journal_data,
+            redo_lane: kind.redo_lane.then_some(REDO_LANE),
             force: true,
             ..MkfsOptions::default()
         };

@@ -26,6 +26,13 @@ fn two_lanes() {
     run(VolumeKind::TWO_LANES, &Profile::default(), 50, 150);
 }
 
+/// A redo lane of the target's is beside it, in which there is nothing.
+#[test]
+fn a_redo_lane() {
+    run(VolumeKind::SMALL.with_redo_lane(), &Profile::default(), 10, 150);
+    run(VolumeKind::APART.with_redo_lane(), &Profile::default(), 10, 150);
+}
+
 /// Small fsyncs go to a record area, which is full now and then.
 #[test]
 fn a_record_area() {

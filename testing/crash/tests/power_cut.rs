@@ -36,6 +36,14 @@ fn mixed() {
     run(VolumeKind::SMALL, &Profile::crash(), 240, 30);
 }
 
+/// A redo lane of the target's is beside it, in which there is nothing.
+#[test]
+fn a_redo_lane() {
+    run(VolumeKind::SMALL.with_redo_lane(), &Profile::crash(), 10, 30);
+    run(VolumeKind::APART.with_redo_lane(), &Profile::crash(), 5, 30);
+    run(VolumeKind::SMALL.with_redo_lane().with_area(), &Profile::crash(), 5, 30);
+}
+
 /// Small fsyncs go to a record area, whose persists are cut at, too; area and disk also fail apart.
 #[test]
 fn a_record_area() {

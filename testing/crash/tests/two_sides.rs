@@ -46,6 +46,13 @@ fn a_target_with_a_log_elsewhere_and_a_record_area() {
     targets_and_cuts(VolumeKind::SMALL.with_area(), 4);
 }
 
+/// Each target replays its redo lane before it answers a host.
+#[test]
+fn a_target_with_a_redo_lane() {
+    targets_and_cuts(VolumeKind::SMALL.with_redo_lane(), 3);
+    targets_and_cuts(VolumeKind::APART_TWO_LANES.with_redo_lane().with_area(), 2);
+}
+
 /// Runs one history with a death at each message boundary, and at every `step`th access to the
 /// storage; how many there were of either.
 fn deaths_at_every_boundary(

@@ -1,7 +1,7 @@
 //! A machine with storage and the process that is its target: it dies with its power, and comes
 //! back with what the disk kept.
 
-use siftfs_device::{FaultDevice, ProcessDevice, Role, SharedDevice};
+use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, Role, SharedDevice};
 use siftfs_device_target::TargetPlace;
 use siftfs_placement::{
     Address, Listener, Media, OpenStorage, Server, ServerOptions, TransportOptions,
@@ -34,6 +34,8 @@ type Session = (Arc<dyn Sender<FromService>>, JoinHandle<()>);
 pub struct Machine {
     pub disk: Arc<FaultDevice>,
     place: TargetPlace,
+    /// Where the log's device begins, if it has one of its own.
+    log: Option<u64>,
     server: Arc<Server>,
     ending: Arc<AtomicBool>,
     accepting: Option<JoinHandle<Vec<Session>>>,
@@ -55,27 +57,47 @@ fn address(way: Way, dir: &std::path::Path) -> Address {
     }
 }
 
+/// The devices that a disk stands for: one, or the area's and the log's.
+fn parts(disk: &Arc<FaultDevice>, log: Option<u64>) -> impl Iterator<Item = Arc<dyn Device>> {
+    let (disk, end) = (disk.clone(), disk.size());
+    let ranges = [Some(0..log.unwrap_or(end)), log.map(|log| log..end)];
+    ranges
+        .into_iter()
+        .flatten()
+        .map(move |range| -> Arc<dyn Device> { Arc::new(Part::new(disk.clone(), range)) })
+}
+
 impl Machine {
     /// Starts on this disk, listening in `dir`.
     pub fn start(disk: FaultDevice, way: Way, dir: &std::path::Path) -> Self {
-        Self::start_at(disk, way, &address(way, dir))
+        Self::start_at(disk, None, way, &address(way, dir))
     }
 
-    fn start_at(disk: FaultDevice, way: Way, address: &Address) -> Self {
+    /// The same of a volume whose log is a device of its own, which begins at this byte of `disk`.
+    #[allow(dead_code, reason = "not each test file that has machines uses it")]
+    pub fn start_apart(disk: FaultDevice, log: u64, way: Way, dir: &std::path::Path) -> Self {
+        Self::start_at(disk, Some(log), way, &address(way, dir))
+    }
+
+    fn start_at(disk: FaultDevice, log: Option<u64>, way: Way, address: &Address) -> Self {
         let disk = Arc::new(disk);
-        let shared = SharedDevice::new(disk.clone());
+        let shared: Vec<SharedDevice> = parts(&disk, log).map(SharedDevice::new).collect();
         let opened: Arc<Mutex<Vec<Weak<ProcessDevice>>>> = Arc::default();
         let open = {
-            let (shared, opened) = (shared.clone(), opened.clone());
+            let opened = opened.clone();
             move || {
-                let device = shared.open();
-                opened.lock().unwrap().push(Arc::downgrade(&device));
-                device
+                let mut devices = shared.iter().map(|shared| {
+                    let device = shared.open();
+                    opened.lock().unwrap().push(Arc::downgrade(&device));
+                    device as Arc<dyn Device>
+                });
+                let area = devices.next().expect("there is a first");
+                Media { area, log: devices.next(), bytes: None }
             }
         };
         let open_storage = open.clone();
         let storage: OpenStorage = Arc::new(move |access| {
-            let media = Media::from(open_storage());
+            let media = open_storage();
             if access == Access::Alone {
                 for role in Role::ALL {
                     media.claim(role, Duration::from_millis(500))?;
@@ -85,13 +107,13 @@ impl Machine {
         });
         let (names, storage) = (vec![NAME.into()], Some(storage));
         let options_of = ServerOptions { names, storage, ..ServerOptions::default() };
-        let server = Arc::new(Server::new(Box::new(move || Ok(open().into())), options_of));
+        let server = Arc::new(Server::new(Box::new(move || Ok(open())), options_of));
         let listener = Listener::bind(address, &options(way)).unwrap();
         let (address, volume) = (listener.address(), NAME.into());
         let place = TargetPlace { address, volume, options: options(way), secured: None };
         let ending = Arc::new(AtomicBool::new(false));
         let accepting = Some(accept(listener, server.clone(), ending.clone()));
-        Self { disk, place, server, ending, accepting, opened }
+        Self { disk, place, log, server, ending, accepting, opened }
     }
 
     /// The volume there.
@@ -125,7 +147,7 @@ impl Machine {
         self.server.stop();
         sessions.into_iter().for_each(|(_, session)| session.join().unwrap());
         let left = FaultDevice::from_image(self.disk.power_cut_image(seed), seed);
-        Self::start_at(left, way, &self.place.address)
+        Self::start_at(left, self.log, way, &self.place.address)
     }
 }
 

@@ -140,6 +140,11 @@ fn header_sum(body: &[u8]) -> u32 {
 pub fn with_header(image: &Image, copy: usize, block: u64, at: usize, bytes: &[u8]) -> Image {
     let layout = layout_of(VolumeKind::SMALL);
     let start = [layout.header.start, layout.tail.start][copy] + block * BLOCK;
+    with_header_at(image, start, at, bytes)
+}
+
+/// The same of the header's block that begins at byte `start`.
+pub fn with_header_at(image: &Image, start: u64, at: usize, bytes: &[u8]) -> Image {
     let mut found = image.bytes(start, BLOCK as usize);
     let before = header_sum(&found[..4092]).to_le_bytes();
     assert_eq!(found[4092..], before, "the format's checksum is computed rightly here");

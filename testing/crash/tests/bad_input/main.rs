@@ -5,6 +5,7 @@ mod disk;
 mod faults;
 mod header;
 mod places;
+mod redo_lane;
 mod trees;
 
 use siftfs_base::Error;
