@@ -1,6 +1,6 @@
 //! What there is in a program without the verbs: nothing that can be opened.
 
-use crate::{Done, Queue, Terms};
+use crate::{Done, NOT_BUILT_IN, Queue, Terms};
 use siftfs_base::{Error, Result};
 use std::convert::Infallible;
 use std::io;
@@ -16,11 +16,7 @@ pub struct QueuePair(Infallible);
 /// # Errors
 /// Always [`Error::Refused`].
 pub fn open(_: IpAddr) -> Result<QueuePair> {
-    Err(Error::Refused(
-        "this program was built without RDMA (the feature `rdma`; `make build` turns it on where \
-         libibverbs-dev is installed)"
-            .into(),
-    ))
+    Err(Error::Refused(NOT_BUILT_IN.into()))
 }
 
 impl QueuePair {

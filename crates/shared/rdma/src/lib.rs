@@ -35,6 +35,10 @@ use std::os::fd::BorrowedFd;
 /// Whether this program was built with the verbs.
 pub const BUILT_IN: bool = cfg!(feature = "verbs");
 
+/// Why a program without the verbs has no RDMA, and how to get it.
+pub const NOT_BUILT_IN: &str = "this program was built without RDMA (its feature `rdma`, which \
+                                `make build` turns on where libibverbs-dev is installed)";
+
 /// Messages of bytes that a side takes before it gives a credit back.
 pub const BUFFERS: u32 = 32;
 /// Bytes of a buffer, and of a message at most.

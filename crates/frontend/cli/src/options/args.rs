@@ -253,7 +253,7 @@ pub struct Status {
 #[command(after_help = crate::options::table::help())]
 pub struct Mount {
     /// The volume; target:ADDRESS/VOLUME if a device process has its storage; or where another
-    /// process serves it: unix:PATH, tcp:HOST:PORT or HOST:/VOLUME
+    /// process serves it: unix:PATH, tcp:HOST:PORT, rdma:HOST:PORT or HOST:/VOLUME
     pub volume: PathBuf,
     /// An existing directory
     pub dir: PathBuf,
@@ -266,12 +266,12 @@ pub struct Mount {
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
-    /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
-    /// default: the mount does it itself
+    /// The `siftfs device` process that does the background work: unix:PATH, tcp:HOST:PORT or
+    /// rdma:HOST:PORT; default: the mount does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
-    /// Serve the volume to other processes, too: unix:PATH or tcp:HOST:PORT; may be given several
-    /// times
+    /// Serve the volume to other processes, too: unix:PATH, tcp:HOST:PORT or rdma:HOST:PORT; may
+    /// be given several times
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
     /// When that process has been away for so long, the mount does the work itself until it is
@@ -322,11 +322,12 @@ impl Mount {
 pub struct Device {
     /// The volume
     pub volume: PathBuf,
-    /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
+    /// Where hosts reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
+    /// not encrypted
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
-    /// Where programs of any user reach the blocks that a host has granted to them: unix:PATH or
-    /// tcp:HOST:PORT; default: where hosts do
+    /// Where programs of any user reach the blocks that a host has granted to them: unix:PATH,
+    /// tcp:HOST:PORT or rdma:HOST:PORT; default: where hosts do
     #[arg(long, value_name = "ADDRESS")]
     pub programs: Option<Address>,
     /// The folder of a scratch file without a name, for the table of what is granted to programs,
@@ -372,7 +373,8 @@ pub struct Device {
 pub struct Serve {
     /// The volume
     pub volume: PathBuf,
-    /// Where programs reach it: unix:PATH or tcp:HOST:PORT; may be given several times
+    /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
+    /// not encrypted; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub listen: Vec<Address>,
     /// Which machines it talks to over TCP
@@ -381,8 +383,8 @@ pub struct Serve {
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
-    /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
-    /// default: this process does it itself
+    /// The `siftfs device` process that does the background work: unix:PATH, tcp:HOST:PORT or
+    /// rdma:HOST:PORT; default: this process does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
     /// How that process is known over TCP
