@@ -152,8 +152,8 @@ static int port_fits(struct siftfs_rdma *r, uint8_t number)
 static int choose(struct siftfs_rdma *r)
 {
 	struct ibv_device **list = verbs.get_device_list(NULL);
-	if (!list)
-		return -errno;
+	if (!list) /* ENOSYS: the kernel has no devices of this kind at all. */
+		return errno == ENOSYS ? -ENODEV : -errno;
 	int found = 0;
 	for (int with_gid = 1; with_gid >= 0 && !found; with_gid--) {
 		for (int i = 0; list[i] && !found; i++) {

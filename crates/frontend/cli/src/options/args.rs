@@ -31,14 +31,16 @@ const SERVE_HELP: &str = "\
 It says on standard output where it listens, and serves until SIGTERM; then the volume is plain ext4 again. \
 Programs reach it by siftfs::Volume::connect (Rust), and are as if they had opened the volume themselves; \
 `siftfs mount ADDRESS DIR` mounts it. A unix socket is for its owner and root alone, who may do anything. Over TCP the keys of machines decide (`siftfs key`), by \
-the lines of the file authorized, and what is said is encrypted. With --insecure nothing says who connects: clients \
+the lines of the file authorized, and what is said is encrypted; at rdma:HOST:PORT the keys are the same, and what is \
+said is not encrypted. With --insecure nothing says who connects: clients \
 are users without privileges, of their own choice, so listen where only trusted machines reach.";
 
 const DEVICE_HELP: &str = "\
 It says on standard output when it listens, and serves until SIGTERM, one mount at a time; mount with \
 `siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
 another one can be started in its place: the mount carries on. A unix socket is for its owner alone; over TCP the \
-keys of hosts are admitted (`siftfs key`) that the file authorized lists with role=host. With --insecure everybody who \
+keys of hosts are admitted (`siftfs key`) that the file authorized lists with role=host. At rdma:HOST:PORT the keys \
+are the same, and the blocks cross the network without encryption. With --insecure everybody who \
 reaches the port may write the volume, so listen on an address that only trusted machines reach. At --programs \
 programs of every user read and write the blocks of their files that a host has granted to them, and nothing else.";
 
