@@ -43,8 +43,13 @@ SONAME = libsiftfs.so.0
 
 all: build
 
+# Addresses of RDMA, where the header of libibverbs-dev is. The library is loaded at run time.
+VERBS = /usr/include/infiniband/verbs.h
+RDMA = $(shell [ ! -e $(VERBS) ] || echo --features siftfs-cli/rdma)
+
 build:
-	SIFTFS_LIBDIR="$(LIBDIR)" $(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi -p siftfs-preload
+	@[ -e $(VERBS) ] && echo "with RDMA" || echo "without RDMA: there is no $(VERBS) (libibverbs-dev)"
+	SIFTFS_LIBDIR="$(LIBDIR)" $(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi -p siftfs-preload $(RDMA)
 
 # A real job on a real volume, with a crash in the middle, checked in every respect.
 run:
@@ -56,19 +61,19 @@ run:
 QUICK = house base log ext4 service runtime model protocol
 quick:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(RDMA) -- -D warnings
 	$(CARGO) test --locked --quiet $(QUICK:%=-p siftfs-%) -p siftfs
 
 # Every test. Fails, and says why, where it may not mount.
 test: check-env lint
-	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test --workspace --locked --no-fail-fast $(RDMA)
 	scripts/install-deps.sh guest
 	testing/guest/run.sh "$(BUILT:release=debug)" area_on_a_pmr
 
 # The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills. Then each request
 # loop and each cache mode, and the guests.
 test-long: check-env
-	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked
+	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked $(RDMA)
 	CARGO="$(CARGO)" scripts/test-modes.sh --release
 	$(MAKE) test-guest
 
@@ -81,8 +86,9 @@ test-modes: check-env
 # Persistent memory, which few machines have, in virtual machines whose power is cut. GUEST="starts": these cases alone;
 # GUEST="remote_beside_nfs" measures remote mounts beside the kernel's NFS, and only by its name.
 test-guest:
+	scripts/install-deps.sh
 	scripts/install-deps.sh guest
-	$(CARGO) build --release --locked -p siftfs-cli
+	$(CARGO) build --release --locked -p siftfs-cli $(RDMA)
 	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
 	$(CARGO) build --release --locked -p siftfs-preload --lib --example append_synced
 	$(CARGO) build --release --locked -p siftfs-remote-bench
@@ -184,7 +190,7 @@ deny:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(RDMA) -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
 	  $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 	$(CARGO) test --quiet --locked -p siftfs-house

@@ -37,6 +37,8 @@ need python3 python3
 need git git
 need fio fio
 python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
+# For addresses of RDMA (the feature `rdma`), which nothing needs that is without them.
+[ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
 if [ "${1:-}" = apps ]; then
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
     ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || missing="$missing postgresql"
@@ -75,6 +77,9 @@ if [ "${1:-}" = guest ]; then
     need xz xz-utils
     need dpkg-deb dpkg
     need mkfs.f2fs f2fs-tools
+    # For RDMA in software.
+    need rdma iproute2
+    [ -e /etc/libibverbs.d/rxe.driver ] || missing="$missing ibverbs-providers"
 fi
 if [ "${1:-}" = integrations ]; then
     need c++ g++

@@ -16,6 +16,8 @@ mkdir -p "$1"
 cd "$1"
 
 modules=(virtio_pci virtio_blk virtio_console crc32c_generic ext4 f2fs fuse nvme nfit nd_pmem nd_btt virtio_pmem)
+# Those that only some cases load, by modprobe(8).
+more=(dummy ib_uverbs rdma_rxe)
 
 say() { echo "guest image: $*"; }
 fail() { echo "guest image: $*" >&2; exit 1; }
@@ -62,7 +64,7 @@ base() {
     ln -s /bin/busybox root/sbin/modprobe # where the kernel looks for it
     install -m 755 "$here/init" root/init
     depmod -b linux "$release"
-    for path in $(modprobe -d "$PWD/linux" -S "$release" --show-depends -a "${modules[@]}" | sed -n 's/^insmod //p' | sort -u); do
+    for path in $(modprobe -d "$PWD/linux" -S "$release" --show-depends -a "${modules[@]}" "${more[@]}" | sed -n 's/^insmod \([^ ]*\).*/\1/p' | sort -u); do
         file=${path#"$PWD/linux/"}
         install -D -m 644 "$path" "root/$file"
     done

@@ -26,6 +26,7 @@ cases=(
     'log_on_an_nvdimm:              disk nvdimm'
     'log_on_virtio_pmem:            disk nvdimm pmem'
     'f2fs_has_the_same_files:       disk second pmr'
+    'rdma_carries_a_target:         disk'
 )
 # Those that only run by their names: they measure, and take long.
 named=(
@@ -66,6 +67,8 @@ printed() { grep -q -e "$1" "$state/printed" || { echo "no guest printed '$1'"; 
 . "$here/cases.sh"
 # shellcheck source=testing/guest/nfs.sh
 . "$here/nfs.sh"
+# shellcheck source=testing/guest/rdma.sh
+. "$here/rdma.sh"
 [ $# = 0 ] || cases+=("${named[@]}")
 
 passed=0 failed=0 start=$SECONDS

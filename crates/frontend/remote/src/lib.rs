@@ -49,7 +49,7 @@ pub fn claim_at(address: &Address) -> Claim {
         {
             Claim::Owner
         }
-        Address::Unix(_) | Address::Tcp { .. } => own_claim(),
+        _ => own_claim(),
     }
 }
 

@@ -41,11 +41,12 @@ pub struct Granted {
 fn reached(text: &str, target: &Address) -> Result<Address> {
     let programs: Address = text.parse()?;
     let everywhere = ["0.0.0.0", "::", "[::]"];
-    Ok(match (programs, target) {
-        (Address::Tcp { host, port }, Address::Tcp { host: known, .. })
-            if everywhere.contains(&&*host) =>
-        {
-            Address::Tcp { host: known.clone(), port }
+    Ok(match (programs, target.network()) {
+        (Address::Tcp { host, port }, Some((known, _))) if everywhere.contains(&&*host) => {
+            Address::Tcp { host: known.into(), port }
+        }
+        (Address::Rdma { host, port }, Some((known, _))) if everywhere.contains(&&*host) => {
+            Address::Rdma { host: known.into(), port }
         }
         (programs, _) => programs,
     })

@@ -1,6 +1,8 @@
 //! Where a server listens.
 
+use crate::handshake::Carrier;
 use siftfs_base::Error;
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,7 +10,7 @@ use std::str::FromStr;
 /// Longest path of a unix socket in bytes (`sun_path` less its terminating zero).
 const MAX_UNIX_PATH: usize = 107;
 
-/// Where a server listens: `unix:PATH` or `tcp:HOST:PORT`.
+/// Where a server listens: `unix:PATH`, `tcp:HOST:PORT` or `rdma:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket; both processes are on one machine, and share memory if both agree.
@@ -20,10 +22,47 @@ pub enum Address {
         /// Port; 0 lets the system choose one when listening.
         port: u16,
     },
+    /// TCP where the two sides meet, and then RDMA between the devices that have the two ends of
+    /// that connection. A server there serves callers over TCP, too.
+    Rdma {
+        /// Name or address.
+        host: String,
+        /// Port of TCP; 0 lets the system choose one when listening.
+        port: u16,
+    },
+}
+
+impl Address {
+    /// Host and port of an address on a network.
+    pub fn network(&self) -> Option<(&str, u16)> {
+        match self {
+            Address::Unix(_) => None,
+            Address::Tcp { host, port } | Address::Rdma { host, port } => Some((host, *port)),
+        }
+    }
+
+    /// The same on a network, at this port.
+    pub(crate) fn at_port(&self, port: u16) -> Self {
+        match self.clone() {
+            Address::Tcp { host, .. } => Address::Tcp { host, port },
+            Address::Rdma { host, .. } => Address::Rdma { host, port },
+            unix @ Address::Unix(_) => unix,
+        }
+    }
+
+    pub(crate) fn carrier(&self) -> Carrier {
+        match self {
+            Address::Unix(_) => Carrier::Local,
+            Address::Tcp { .. } => Carrier::Stream,
+            Address::Rdma { .. } => Carrier::Rdma,
+        }
+    }
 }
 
 fn refused(text: &str, why: &str) -> Error {
-    Error::Refused(format!("address '{text}': {why}; write unix:PATH or tcp:HOST:PORT"))
+    Error::Refused(format!(
+        "address '{text}': {why}; write unix:PATH, tcp:HOST:PORT or rdma:HOST:PORT"
+    ))
 }
 
 impl FromStr for Address {
@@ -41,9 +80,10 @@ impl FromStr for Address {
                 _ => Ok(Address::Unix(path.into())),
             };
         }
-        let Some(rest) = text.strip_prefix("tcp:") else {
+        let (kind, rest) = text.split_once(':').unwrap_or_default();
+        if !["tcp", "rdma"].contains(&kind) {
             return Err(refused(text, "neither a unix socket nor a TCP address"));
-        };
+        }
         let (host, port) =
             rest.rsplit_once(':').ok_or_else(|| refused(text, "the port is missing"))?;
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
@@ -63,7 +103,12 @@ impl FromStr for Address {
         let port = port
             .parse()
             .map_err(|_| refused(text, &format!("'{port}' is no port (0 to 65535)")))?;
-        Ok(Address::Tcp { host: host.into(), port })
+        let host = host.into();
+        match kind {
+            "tcp" => Ok(Address::Tcp { host, port }),
+            _ if siftfs_rdma::BUILT_IN => Ok(Address::Rdma { host, port }),
+            _ => Err(refused(text, siftfs_rdma::NOT_BUILT_IN)),
+        }
     }
 }
 
@@ -71,9 +116,16 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
-            Address::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
+            Address::Tcp { host, port } => write!(f, "tcp:{}:{port}", bracketed(host)),
+            Address::Rdma { host, port } => write!(f, "rdma:{}:{port}", bracketed(host)),
         }
+    }
+}
+
+fn bracketed(host: &str) -> Cow<'_, str> {
+    match host.contains(':') {
+        true => format!("[{host}]").into(),
+        false => host.into(),
     }
 }
 

@@ -23,6 +23,8 @@ const MAX_REASON: usize = 512;
 const LOOK: Duration = Duration::from_millis(50);
 /// Feature: blocks and rings in shared memory.
 const SHARED_MEMORY: u64 = 1;
+/// Feature: frames over RDMA.
+const RDMA: u64 = 2;
 /// No arena is larger, in bytes: slots have 32-bit numbers, and no use needs this much.
 const MAX_ARENA: u64 = 1 << 36;
 
@@ -77,6 +79,20 @@ pub(crate) struct Agreement {
     pub max_message: u64,
     /// Slots of a shared arena; 0 without shared memory.
     pub slots: u32,
+    /// Frames go over RDMA.
+    pub rdma: bool,
+}
+
+/// What carries a connection's frames, if both sides want the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// Memory that both processes share, or the socket between them.
+    Local,
+    /// The connection over which they meet.
+    Stream,
+    /// A queue pair of RDMA. A caller insists on it; a server that offers it serves callers over
+    /// the stream, too.
+    Rdma,
 }
 
 /// A handshake under way: the channel, the peer's name, and until when.
@@ -90,9 +106,17 @@ pub(crate) struct Greeting<'a, C = Socket> {
 }
 
 impl Hello {
-    /// What this side says. `local`: both processes are on one machine.
-    pub fn new<P: Protocol>(end: End, options: &TransportOptions, local: bool) -> Self {
-        let arena = if local { options.shared_memory.min(MAX_ARENA) } else { 0 };
+    /// What this side says.
+    pub fn new<P: Protocol>(end: End, options: &TransportOptions, carrier: Carrier) -> Self {
+        let arena = match carrier {
+            Carrier::Local => options.shared_memory.min(MAX_ARENA),
+            Carrier::Stream | Carrier::Rdma => 0,
+        };
+        let features = match carrier {
+            Carrier::Local if arena >= BLOCK_BYTES => SHARED_MEMORY,
+            Carrier::Local | Carrier::Stream => 0,
+            Carrier::Rdma => RDMA,
+        };
         let heartbeat = options.heartbeat.as_millis().clamp(1, u128::from(u32::MAX));
         let mut hello = Self {
             magic: MAGIC,
@@ -100,7 +124,7 @@ impl Hello {
             newest: P::VERSION.into(),
             role: end.parties::<P>().0.number.into(),
             heartbeat_ms: (heartbeat as u32).into(),
-            features: if arena >= BLOCK_BYTES { SHARED_MEMORY } else { 0 }.into(),
+            features: features.into(),
             max_message: options.max_message.into(),
             arena: arena.into(),
             reserved: 0.into(),
@@ -160,12 +184,19 @@ impl Hello {
                 options.stall
             )));
         }
-        let shared = self.features.get() & theirs.features.get() & SHARED_MEMORY != 0;
+        let both = self.features.get() & theirs.features.get();
+        if end == End::Caller && self.features.get() & RDMA != 0 && both & RDMA == 0 {
+            return Err(Error::Refused(format!(
+                "{peer} does not carry frames over RDMA: it has to listen at rdma:HOST:PORT"
+            )));
+        }
+        let shared = both & SHARED_MEMORY != 0;
         let arena = self.arena.get().min(theirs.arena.get());
         Ok(Agreement {
             version,
             max_message: self.max_message.get().min(theirs.max_message.get()),
             slots: if shared { (arena / BLOCK_BYTES).min(u64::from(u32::MAX)) as u32 } else { 0 },
+            rdma: both & RDMA != 0,
         })
     }
 }
@@ -179,9 +210,9 @@ impl<C: Channel> Greeting<'_, C> {
         &self,
         end: End,
         options: &TransportOptions,
-        local: bool,
+        carrier: Carrier,
     ) -> Result<Agreement> {
-        let ours = Hello::new::<P>(end, options, local);
+        let ours = Hello::new::<P>(end, options, carrier);
         self.write(ours.as_bytes())?;
         let mut bytes = [0; size_of::<Hello>()];
         // A peer that speaks something else may say less than a greeting: the magic tells.

@@ -15,11 +15,20 @@ fn options() -> TransportOptions {
 }
 
 fn agree(socket: &Socket, end: End, options: &TransportOptions) -> Result<Agreement> {
+    agree_on(Carrier::Local, socket, end, options)
+}
+
+fn agree_on(
+    carrier: Carrier,
+    socket: &Socket,
+    end: End,
+    options: &TransportOptions,
+) -> Result<Agreement> {
     let deadline = Instant::now() + options.handshake;
     let stop = &AtomicBool::new(false);
     let greeting =
         Greeting { channel: socket, peer: "the peer", deadline, patience: options.handshake, stop };
-    greeting.agree::<BlockProtocol>(end, options, true)
+    greeting.agree::<BlockProtocol>(end, options, carrier)
 }
 
 /// A Service meets a peer that sends `bytes`: what the Service says, and what the peer is told.
@@ -37,7 +46,7 @@ fn meets(bytes: &[u8], options: &TransportOptions) -> (Result<Agreement>, String
 
 /// A Runtime's greeting with a change, its checksum right, and its agreement.
 fn greeting(change: impl FnOnce(&mut Hello)) -> Vec<u8> {
-    let mut hello = Hello::new::<BlockProtocol>(End::Caller, &options(), true);
+    let mut hello = Hello::new::<BlockProtocol>(End::Caller, &options(), Carrier::Local);
     change(&mut hello);
     hello.crc = hello.computed_crc().into();
     [hello.as_bytes(), &verdict(None)].concat()
@@ -50,8 +59,31 @@ fn both_sides_agree_on_the_smaller_limits() {
     let small = TransportOptions { shared_memory: 9 * 4096 + 1, max_message: 5000, ..options() };
     let device = std::thread::spawn(move || agree(&b, End::Server, &small));
     let host = agree(&a, End::Caller, &options()).unwrap();
-    assert_eq!(host, Agreement { version: PROTOCOL_VERSION, max_message: 5000, slots: 9 });
+    assert_eq!(
+        host,
+        Agreement { version: PROTOCOL_VERSION, max_message: 5000, slots: 9, rdma: false }
+    );
     assert_eq!(device.join().unwrap().unwrap(), host);
+}
+
+/// A caller that is to use RDMA uses nothing else; a server that has it serves others, too.
+#[test]
+fn rdma_is_used_where_both_sides_say_so() {
+    let meet = |caller, server| {
+        let (a, b) = sockets();
+        let b = Socket::new(b.into()).unwrap();
+        let served = std::thread::spawn(move || agree_on(server, &b, End::Server, &options()));
+        (agree_on(caller, &a, End::Caller, &options()), served.join().unwrap())
+    };
+    for (caller, rdma) in [(Carrier::Rdma, true), (Carrier::Stream, false)] {
+        let (ours, theirs) = meet(caller, Carrier::Rdma);
+        assert_eq!(ours.as_ref().unwrap().rdma, rdma);
+        assert_eq!(ours.unwrap(), theirs.unwrap());
+    }
+    let (ours, theirs) = meet(Carrier::Rdma, Carrier::Stream);
+    for error in [ours, theirs].map(|outcome| outcome.unwrap_err().to_string()) {
+        assert!(error.contains("it has to listen at rdma:HOST:PORT"), "{error}");
+    }
 }
 
 #[test]
@@ -102,7 +134,7 @@ fn two_of_the_same_role_refuse_each_other() {
 #[test]
 fn a_peers_refusal_is_its_own_words_without_control_characters() {
     let refused = verdict(Some(&Error::Refused("busy\x1b[2J with another".into())));
-    let hello = Hello::new::<BlockProtocol>(End::Caller, &options(), true);
+    let hello = Hello::new::<BlockProtocol>(End::Caller, &options(), Carrier::Local);
     let (outcome, _) = meets(&[hello.as_bytes(), &refused].concat(), &options());
     let error = outcome.unwrap_err().to_string();
     assert_eq!(error, "the peer refused the connection: busy?[2J with another");

@@ -1,6 +1,6 @@
 //! Transports of a [`Protocol`]: in process, over shared memory between two processes of one
-//! machine, over a unix socket, over TCP, over TCP with TLS and keys. One side, the *caller*,
-//! connects; the other, the *server*, listens.
+//! machine, over a unix socket, over TCP, over TCP with TLS and keys, over RDMA. One side, the
+//! *caller*, connects; the other, the *server*, listens.
 //!
 //! All of them have the same two halves, [`Sender`] and [`Receiver`], and the same promises:
 //!

@@ -130,7 +130,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     (sender, receiver): (impl SendPipe, impl RecvPipe),
     cut: Box<dyn Cut>,
 ) -> Result<Connection<Out, In>> {
-    let Agreement { version, max_message, slots } = *agreement;
+    let Agreement { version, max_message, slots, .. } = *agreement;
     let limits = Limits { version, max_message, slots };
     let (ours, theirs) = end.parties::<P>();
     let now = Instant::now();

@@ -42,7 +42,7 @@ fn rig() -> Rig {
     let heartbeat = Duration::from_secs(600);
     let stall = Duration::from_secs(3600);
     let options = TransportOptions { heartbeat, stall, ..Default::default() };
-    let agreement = Agreement { version: 1, max_message: 1 << 20, slots: SLOTS };
+    let agreement = Agreement { version: 1, max_message: 1 << 20, slots: SLOTS, rdma: false };
     let (host, cut) = pipes(End::Caller, ours, a, "the Service");
     let host = link::open::<BlockProtocol, _, _>(
         End::Caller,

@@ -50,7 +50,7 @@ fn peers_that_say_nothing_keep_nobody_out() {
                     std::io::copy(&mut said, &mut peer).unwrap();
                     peer.into()
                 }
-                Address::Tcp { host, port } => {
+                Address::Tcp { host, port } | Address::Rdma { host, port } => {
                     let mut peer = TcpStream::connect((&host[..], *port)).unwrap();
                     std::io::copy(&mut said, &mut peer).unwrap();
                     peer.into()

@@ -208,7 +208,7 @@ fn absolute(address: Address) -> Result<Address, Failure> {
             let full = std::path::absolute(&path).map_err(|e| Failure::about(&path, e))?;
             Ok(Address::Unix(full))
         }
-        tcp @ Address::Tcp { .. } => Ok(tcp),
+        network => Ok(network),
     }
 }
 

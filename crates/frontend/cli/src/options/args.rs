@@ -31,14 +31,16 @@ const SERVE_HELP: &str = "\
 It says on standard output where it listens, and serves until SIGTERM; then the volume is plain ext4 again. \
 Programs reach it by siftfs::Volume::connect (Rust), and are as if they had opened the volume themselves; \
 `siftfs mount ADDRESS DIR` mounts it. A unix socket is for its owner and root alone, who may do anything. Over TCP the keys of machines decide (`siftfs key`), by \
-the lines of the file authorized, and what is said is encrypted. With --insecure nothing says who connects: clients \
+the lines of the file authorized, and what is said is encrypted; at rdma:HOST:PORT the keys are the same, and what is \
+said is not encrypted. With --insecure nothing says who connects: clients \
 are users without privileges, of their own choice, so listen where only trusted machines reach.";
 
 const DEVICE_HELP: &str = "\
 It says on standard output when it listens, and serves until SIGTERM, one mount at a time; mount with \
 `siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
 another one can be started in its place: the mount carries on. A unix socket is for its owner alone; over TCP the \
-keys of hosts are admitted (`siftfs key`) that the file authorized lists with role=host. With --insecure everybody who \
+keys of hosts are admitted (`siftfs key`) that the file authorized lists with role=host. At rdma:HOST:PORT the keys \
+are the same, and the blocks cross the network without encryption. With --insecure everybody who \
 reaches the port may write the volume, so listen on an address that only trusted machines reach. At --programs \
 programs of every user read and write the blocks of their files that a host has granted to them, and nothing else.";
 
@@ -253,7 +255,7 @@ pub struct Status {
 #[command(after_help = crate::options::table::help())]
 pub struct Mount {
     /// The volume; target:ADDRESS/VOLUME if a device process has its storage; or where another
-    /// process serves it: unix:PATH, tcp:HOST:PORT or HOST:/VOLUME
+    /// process serves it: unix:PATH, tcp:HOST:PORT, rdma:HOST:PORT or HOST:/VOLUME
     pub volume: PathBuf,
     /// An existing directory
     pub dir: PathBuf,
@@ -266,12 +268,12 @@ pub struct Mount {
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
-    /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
-    /// default: the mount does it itself
+    /// The `siftfs device` process that does the background work: unix:PATH, tcp:HOST:PORT or
+    /// rdma:HOST:PORT; default: the mount does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
-    /// Serve the volume to other processes, too: unix:PATH or tcp:HOST:PORT; may be given several
-    /// times
+    /// Serve the volume to other processes, too: unix:PATH, tcp:HOST:PORT or rdma:HOST:PORT; may
+    /// be given several times
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
     /// When that process has been away for so long, the mount does the work itself until it is
@@ -322,11 +324,12 @@ impl Mount {
 pub struct Device {
     /// The volume
     pub volume: PathBuf,
-    /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
+    /// Where hosts reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
+    /// not encrypted
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
-    /// Where programs of any user reach the blocks that a host has granted to them: unix:PATH or
-    /// tcp:HOST:PORT; default: where hosts do
+    /// Where programs of any user reach the blocks that a host has granted to them: unix:PATH,
+    /// tcp:HOST:PORT or rdma:HOST:PORT; default: where hosts do
     #[arg(long, value_name = "ADDRESS")]
     pub programs: Option<Address>,
     /// The folder of a scratch file without a name, for the table of what is granted to programs,
@@ -372,7 +375,8 @@ pub struct Device {
 pub struct Serve {
     /// The volume
     pub volume: PathBuf,
-    /// Where programs reach it: unix:PATH or tcp:HOST:PORT; may be given several times
+    /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
+    /// not encrypted; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub listen: Vec<Address>,
     /// Which machines it talks to over TCP
@@ -381,8 +385,8 @@ pub struct Serve {
     /// Where its parts are
     #[command(flatten)]
     pub parts: Parts,
-    /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
-    /// default: this process does it itself
+    /// The `siftfs device` process that does the background work: unix:PATH, tcp:HOST:PORT or
+    /// rdma:HOST:PORT; default: this process does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
     /// How that process is known over TCP

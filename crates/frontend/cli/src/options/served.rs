@@ -22,9 +22,9 @@ pub struct Served {
     pub patience: Patience,
 }
 
-/// The served volume that `given` names: `unix:PATH`, `tcp:HOST:PORT` or `HOST:/VOLUME`; `None` for
-/// a volume at a path of this machine. A path that looks like one of these is given with `./`
-/// before it.
+/// The served volume that `given` names: an address (`unix:PATH`, `tcp:HOST:PORT`,
+/// `rdma:HOST:PORT`) or `HOST:/VOLUME`; `None` for a volume at a path of this machine. A path that
+/// looks like one of these is given with `./` before it.
 ///
 /// # Errors
 /// A message: the address is wrong, or does not go with the options.
@@ -35,7 +35,7 @@ pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, S
         let patience = options.patience()?;
         Ok(Some(Served { address, volume, patience }))
     };
-    if text.starts_with("unix:") || text.starts_with("tcp:") {
+    if ["unix:", "tcp:", "rdma:"].iter().any(|kind| text.starts_with(kind)) {
         if options.port.is_some() {
             return Err("port: the address has its port; the option is for HOST:/VOLUME".into());
         }
@@ -75,7 +75,7 @@ pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, S
 pub fn absolute(given: &Path, served: &Served) -> std::io::Result<PathBuf> {
     match &served.address {
         Address::Unix(path) => Ok(Address::Unix(std::path::absolute(path)?).to_string().into()),
-        Address::Tcp { .. } => Ok(given.to_path_buf()),
+        Address::Tcp { .. } | Address::Rdma { .. } => Ok(given.to_path_buf()),
     }
 }
 
@@ -127,7 +127,7 @@ pub fn refuse(lists: &[String], options: &Options) -> Result<(), String> {
 /// A message that says why.
 pub fn refuse_logs(served: &Served, options: &Options) -> Result<(), String> {
     match &served.address {
-        Address::Tcp { .. } if options.mount.private_logs => Err(format!(
+        Address::Tcp { .. } | Address::Rdma { .. } if options.mount.private_logs => Err(format!(
             "private_logs: what programs write goes into memory that mount and server share, and only \
              headers to the server: {} would get every byte; leave it out, or mount on the server's machine \
              by its unix socket",

@@ -47,7 +47,7 @@ fn parse(given: &Path) -> Result<Option<(Address, String)>, Failure> {
         Address::Unix(path) => {
             Address::Unix(std::path::absolute(&path).map_err(|e| Failure::about(&path, e))?)
         }
-        tcp @ Address::Tcp { .. } => tcp,
+        network => network,
     };
     Ok(Some((address, volume)))
 }

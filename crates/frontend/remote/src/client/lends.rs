@@ -42,7 +42,7 @@ pub(super) fn dial(
     address: &Address,
     options: &TransportOptions,
 ) -> Result<CallerEnd<FileProtocol>> {
-    if let Address::Tcp { .. } = address {
+    if address.network().is_some() {
         return Err(Error::Refused(format!(
             "private logs of programs on a volume at {address}: only headers of what a program writes \
              go to its server, and the data into memory that both share, which needs a unix socket on \

@@ -1,5 +1,7 @@
-//! What carries a connection's bytes between two processes: a socket, or one with TLS over it.
+//! What carries a connection's bytes between two processes: a socket, one with TLS over it, or a
+//! queue pair of RDMA beside one of the two.
 
+pub(crate) mod rdma;
 pub(crate) mod secret;
 pub(crate) mod socket;
 pub(crate) mod stream;

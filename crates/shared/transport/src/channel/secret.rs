@@ -3,6 +3,7 @@
 
 use crate::channel::Channel;
 use crate::channel::socket::Socket;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustls::Connection;
 use siftfs_codec::frame::Took;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -127,6 +128,12 @@ impl Channel for Secret {
         let _ = self.push(&mut tls);
         drop(tls);
         self.socket.end(patience);
+    }
+}
+
+impl AsFd for Secret {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -1,12 +1,15 @@
 //! The beginning of a connection, once there is a channel: greeting, memory, threads.
 
 use crate::channel::Channel;
+use crate::channel::rdma::Rdma;
 use crate::channel::socket::Socket;
 use crate::channel::stream;
-use crate::handshake::{Agreement, End, Greeting};
+use crate::handshake::{Agreement, Carrier, End, Greeting};
 use crate::link::{self, Met};
 use crate::mapping::Layout;
+use crate::share::failed;
 use crate::{Connection, TransportOptions, shm};
+use rustix::fd::AsFd;
 use siftfs_base::Result;
 use siftfs_codec::{Message, Protocol};
 use std::sync::Arc;
@@ -41,7 +44,7 @@ impl Begin<'_> {
         met: Met,
     ) -> Result<Connection<Out, In>> {
         let greeting = self.greeting(&socket, &met);
-        let agreement = greeting.agree::<P>(self.end, self.options, true)?;
+        let agreement = greeting.agree::<P>(self.end, self.options, Carrier::Local)?;
         if agreement.slots == 0 {
             return self.stream::<P, _, _, _>(socket, &agreement, met);
         }
@@ -54,13 +57,21 @@ impl Begin<'_> {
         link::open::<P, _, _>(self.end, &agreement, self.options, met, pipes, cut)
     }
 
-    /// A connection whose bytes all go through `channel`.
-    pub fn over<P: Protocol, C: Channel, Out: Message, In: Message>(
+    /// A connection that begins over `channel`, and stays there or goes on over RDMA.
+    pub fn over<P: Protocol, C: Channel + AsFd, Out: Message, In: Message>(
         &self,
         channel: C,
-        met: Met,
+        mut met: Met,
+        carrier: Carrier,
     ) -> Result<Connection<Out, In>> {
-        let agreement = self.greeting(&channel, &met).agree::<P>(self.end, self.options, false)?;
+        let greeting = self.greeting(&channel, &met);
+        let agreement = greeting.agree::<P>(self.end, self.options, carrier)?;
+        if !agreement.rdma {
+            return self.stream::<P, _, _, _>(channel, &agreement, met);
+        }
+        let queue = greeting.join_queues()?;
+        let channel = Rdma::new(channel, queue).map_err(|e| failed(&met.peer, &e))?;
+        met.peer.push_str(" over RDMA");
         self.stream::<P, _, _, _>(channel, &agreement, met)
     }
 

@@ -25,7 +25,7 @@ const BUSY: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Connects to the server at `address`, greets it and agrees with it on what to use. TCP is not
-/// encrypted, and does not say which machine is at the other end.
+/// encrypted, nor is RDMA, and neither says which machine is at the other end.
 ///
 /// # Errors
 /// No process listens, or one that is no such server of a version and with limits that suit this
@@ -62,7 +62,7 @@ fn met<P: Protocol>(
     let begin = Begin { end: End::Caller, options, deadline, stop: &AtomicBool::new(false) };
     match address {
         Address::Unix(_) => begin.local::<P, _, _>(socket, met),
-        Address::Tcp { .. } => begin.over::<P, _, _, _>(socket, met),
+        _ => begin.over::<P, _, _, _>(socket, met, address.carrier()),
     }
 }
 
@@ -95,13 +95,15 @@ fn connect_secured<P: Protocol>(
     let peer = peer_name(&socket, P::SERVER, address, None);
     let met = Met { peer, process: None, key: None };
     let begin = Begin { end: End::Caller, options, deadline, stop: &AtomicBool::new(false) };
-    begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met)
+    begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met, address.carrier())
 }
 
 fn dial(address: &Address, deadline: Instant) -> Result<OwnedFd> {
     let fd = match address {
         Address::Unix(path) => connect_unix(path, deadline),
-        Address::Tcp { host, port } => connect_tcp(host, *port, deadline),
+        Address::Tcp { host, port } | Address::Rdma { host, port } => {
+            connect_tcp(host, *port, deadline)
+        }
     };
     fd.map_err(|e| cannot(address, &e))
 }
@@ -115,7 +117,9 @@ fn cannot(address: &Address, e: &io::Error) -> Error {
 pub fn nobody_listens(address: &Address) -> bool {
     let fd = match address {
         Address::Unix(path) => connect_unix(path, Instant::now()),
-        Address::Tcp { host, port } => connect_tcp(host, *port, Instant::now() + LOOK),
+        Address::Tcp { host, port } | Address::Rdma { host, port } => {
+            connect_tcp(host, *port, Instant::now() + LOOK)
+        }
     };
     fd.is_err_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
@@ -175,7 +179,7 @@ pub(crate) fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Resul
 /// Whose process is at the other end of a socket, if the kernel says so.
 pub(crate) fn process(socket: &impl AsFd, address: &Address) -> Option<Peer> {
     match address {
-        Address::Tcp { .. } => None,
+        Address::Tcp { .. } | Address::Rdma { .. } => None,
         Address::Unix(_) => getsockopt(socket, PeerCredentials).ok().map(|peer| Peer {
             uid: peer.uid(),
             gid: peer.gid(),
@@ -197,7 +201,7 @@ pub(crate) fn peer_name(
             format!("the {name} in process {} at {address}", peer.pid)
         }
         (Address::Unix(_), _) => format!("the {name} at {address}"),
-        (Address::Tcp { .. }, _) => {
+        (Address::Tcp { .. } | Address::Rdma { .. }, _) => {
             let remote = rustix::net::getpeername(socket).ok().flatten();
             match remote.and_then(|remote| SocketAddr::try_from(remote).ok()) {
                 Some(remote) => format!("the {name} at {remote}"),

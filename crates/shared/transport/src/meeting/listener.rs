@@ -35,7 +35,8 @@ const SHORTAGE: Duration = Duration::from_millis(100);
 ///
 /// A unix socket can be used by its owner alone (mode 0600). TCP has no such bound, and no
 /// encryption, unless keys are asked for ([`Listener::admitting`]): without them, listen on an
-/// address that only trusted machines reach.
+/// address that only trusted machines reach. With RDMA the two sides meet over TCP, with keys or
+/// without, and what they say from then on is not encrypted.
 pub struct Listener<P: Protocol> {
     socket: OwnedFd,
     host: Arc<Host>,
@@ -79,13 +80,12 @@ impl<P: Protocol> Listener<P> {
                 let file = std::fs::symlink_metadata(path).map_err(|e| cannot(e.to_string()))?;
                 (socket, address.clone(), Some((file.dev(), file.ino())))
             }
-            Address::Tcp { host, port } => {
+            Address::Tcp { host, port } | Address::Rdma { host, port } => {
                 let listener = TcpListener::bind((&host[..], *port));
                 let listener = listener.map_err(|e| cannot(e.to_string()))?;
                 listener.set_nonblocking(true).map_err(|e| cannot(e.to_string()))?;
                 let bound = listener.local_addr().map_err(|e| cannot(e.to_string()))?;
-                let address = Address::Tcp { host: host.clone(), port: bound.port() };
-                (listener.into(), address, None)
+                (listener.into(), address.at_port(bound.port()), None)
             }
         };
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -248,11 +248,12 @@ impl Host {
             let socket = Socket::new(fd).map_err(lost)?;
             return begin.local::<P, _, _>(socket, Met { peer, process, key: None });
         }
+        let carrier = address.carrier();
         // Fails for a peer that is gone already; the greeting says so.
         let _ = sockopt::set_tcp_nodelay(&fd, true);
         let Some(keys) = keys else {
             let socket = Socket::new(fd).map_err(lost)?;
-            return begin.over::<P, _, _, _>(socket, Met { peer, process, key: None });
+            return begin.over::<P, _, _, _>(socket, Met { peer, process, key: None }, carrier);
         };
         let stream = TcpStream::from(fd);
         stream.set_nonblocking(false).map_err(lost)?;
@@ -260,7 +261,7 @@ impl Host {
         let socket = Socket::new(stream.into()).map_err(lost)?;
         let peer = format!("{peer} with the key {}", key.line.name());
         let met = Met { peer, process, key: Some(key) };
-        begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met)
+        begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met, carrier)
     }
 }
 

@@ -4,6 +4,7 @@ mod begin;
 pub(crate) mod connect;
 mod door;
 mod listener;
+mod queues;
 mod repeats;
 mod secured;
 

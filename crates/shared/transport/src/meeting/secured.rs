@@ -43,7 +43,7 @@ impl Trust {
         options: &TransportOptions,
         confirm: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<Option<Secured>> {
-        let Address::Tcp { host, port } = address else { return Ok(None) };
+        let Some((host, port)) = address.network() else { return Ok(None) };
         if self.insecure {
             return Ok(None);
         }
@@ -54,12 +54,13 @@ impl Trust {
         let known_servers = named(&self.known_servers, paths::known_servers)?;
         let tls = ClientTls::new(&read_key(&key, address)?)?;
         let prove = || -> Result<PublicKey> {
-            let stream = dial(host, *port, options)
+            let stream = dial(host, port, options)
                 .map_err(|e| Error::Link(format!("cannot connect to {address}: {e}")))?;
             tls.server_key(&address.to_string(), &stream, options.handshake)
         };
+        // A server has one key at a port, whatever carries the frames.
         let name = address.to_string();
-        let name = name.strip_prefix("tcp:").unwrap_or(&name);
+        let name = name.split_once(':').map_or(&*name, |(_, name)| name);
         let fingerprint = self.fingerprint.as_ref();
         let expect = known::expect(&known_servers, name, fingerprint, &prove, confirm)?;
         Ok(Some(Secured { tls: Arc::new(tls), expect }))

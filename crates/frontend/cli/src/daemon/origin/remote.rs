@@ -71,7 +71,9 @@ impl RemoteVolume {
 
     fn explain(&self, error: Error) -> Error {
         match (&self.served.address, error) {
-            (Address::Tcp { .. }, Error::Refused(why)) if why.contains(" speaks for ") => {
+            (Address::Tcp { .. } | Address::Rdma { .. }, Error::Refused(why))
+                if why.contains(" speaks for ") =>
+            {
                 Error::Refused(format!("{why}; {NO_KERNEL}"))
             }
             (_, error) => error,
@@ -129,7 +131,7 @@ impl Source for RemoteVolume {
     fn open(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
         let owner = claim(opening.clone()) == Claim::Owner;
         self.connect(opening).map(|client| Arc::new(client) as _).map_err(|error| match error {
-            Error::Refused(why) if owner && matches!(self.served.address, Address::Tcp { .. }) => {
+            Error::Refused(why) if owner && self.served.address.network().is_some() => {
                 Error::Refused(format!("{why}; {NO_SUBDIR}"))
             }
             error => error,

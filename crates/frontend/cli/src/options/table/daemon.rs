@@ -42,8 +42,8 @@ pub const OPTIONS: &[MountOption] = &[
     value(
         "service=ADDRESS",
         "the mount itself",
-        "the `siftfs device` process that does the background work: unix:PATH or \
-         tcp:HOST:PORT",
+        "the `siftfs device` process that does the background work: unix:PATH, \
+         tcp:HOST:PORT or rdma:HOST:PORT",
         |o, v| v.parsed().map(|address| o.service.address = Some(address)),
     ),
     value(
@@ -59,8 +59,8 @@ pub const OPTIONS: &[MountOption] = &[
     value(
         "listen=ADDRESS",
         "off",
-        "serve the volume to other processes, too, at unix:PATH or tcp:HOST:PORT, as `siftfs \
-         serve` does; may be given several times; implies shared",
+        "serve the volume to other processes, too, at unix:PATH, tcp:HOST:PORT or rdma:HOST:PORT, \
+         as `siftfs serve` does; may be given several times; implies shared",
         |o, v| {
             let address = v.parsed()?;
             if matches!(&address, siftfs_placement::Address::Unix(path) if path.is_relative()) {
