@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 9] = [
         "shared/lease",
         "shared/codec",
         "shared/keys",
+        "shared/rdma",
     ],
     &["shared/wire", "shared/calls", "shared/volume", "shared/registry", "fsck"],
     &["shared/transport"],

@@ -183,11 +183,11 @@ impl Volume {
 
     /// Opens a session of a volume that `siftfs serve` serves at `address`: over `unix:PATH` for
     /// its owner, if this process is root's or of the user who made the socket, and else for this
-    /// process's user; over `tcp:HOST:PORT` or `rdma:HOST:PORT` for this process's user, with the machine's key and the
-    /// servers that it knows (`docs/design/keys.md`). Calls do what they do in the serving process.
-    /// If that process ends, or the connection is lost, calls wait until it is there again, and go
-    /// on (`docs/design/lost-server.md`): files stay open, and a sync covers what was written
-    /// before. [`Volume::connect_by`] has it otherwise.
+    /// process's user; over `tcp:HOST:PORT` or `rdma:HOST:PORT` for this process's user, with the
+    /// machine's key and the servers that it knows (`docs/design/keys.md`). Calls do what they do
+    /// in the serving process. If that process ends, or the connection is lost, calls wait until it
+    /// is there again, and go on (`docs/design/lost-server.md`): files stay open, and a sync covers
+    /// what was written before. [`Volume::connect_by`] has it otherwise.
     ///
     /// # Errors
     /// `Refused` if no server listens there, its key is not known, it does not admit this

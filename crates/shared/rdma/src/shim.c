@@ -78,6 +78,10 @@ struct siftfs_rdma_done {
 	uint32_t carried;
 };
 
+_Static_assert(sizeof(struct siftfs_rdma_shape) == 32 && sizeof(struct siftfs_rdma_end) == 28 &&
+		   sizeof(struct siftfs_rdma_done) == 24,
+	       "src/verbs_tests.rs has the same sizes");
+
 struct siftfs_rdma {
 	struct ibv_context *context;
 	struct ibv_pd *domain;

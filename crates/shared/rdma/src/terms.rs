@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const MAGIC: [u8; 8] = *b"SiftRdma";
 /// What the bytes of messages mean.
 const VERSION: u32 = 1;
-/// Numbers of queue pairs and of packets have so many bits.
+/// Numbers of queue pairs and of packets have 24 bits.
 const MAX_24: u32 = (1 << 24) - 1;
 /// 256 to 4096 bytes, as verbs number them.
 const MTUS: std::ops::RangeInclusive<u16> = 1..=5;

@@ -301,3 +301,7 @@ impl Queue for QueuePair {
         unsafe { siftfs_rdma_stop(self.raw.as_ptr()) }
     }
 }
+
+#[cfg(test)]
+#[path = "verbs_tests.rs"]
+mod tests;

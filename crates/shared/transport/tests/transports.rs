@@ -511,3 +511,46 @@ fn only_small_messages_are_tried() {
         assert!(!host.sender.try_send(HINT), "{way:?}: the peer is gone");
     }
 }
+
+/// Where this machine's end has no RDMA device, or the program has no RDMA, both sides say so, and
+/// the listener goes on: a caller that says `tcp:` is served at the same port.
+#[test]
+fn a_side_without_a_device_of_rdma_says_so_to_both() {
+    let options = patient();
+    let rdma = |port| Address::Rdma { host: "127.0.0.1".into(), port };
+    let listener = Listener::bind(&rdma(0), &options).unwrap();
+    let Some((_, port)) = listener.address().network() else { panic!("a port") };
+    let calls = |address: Address| {
+        std::thread::scope(|scope| {
+            let ours = scope.spawn(|| connect::<BlockProtocol>(&address, &options));
+            (listener.accept(Some(Duration::from_secs(60))), ours.join().unwrap())
+        })
+    };
+    let (theirs, ours) = calls(rdma(port));
+    for error in [theirs.unwrap_err(), ours.unwrap_err()] {
+        assert!(matches!(&error, Error::Refused(why) if why.contains("RDMA")), "{error}");
+    }
+    let (theirs, ours) = calls(Address::Tcp { host: "127.0.0.1".into(), port });
+    ours.unwrap().sender.send(ToService::Statistics).unwrap();
+    let mut theirs = theirs.unwrap().expect("a caller");
+    assert_eq!(to_device(&mut theirs), ToService::Statistics);
+    assert!(!theirs.peer.contains("RDMA"), "{}", theirs.peer);
+}
+
+/// A server has one key at a port: one that is known there is known for RDMA, too.
+#[test]
+fn a_key_that_is_known_is_known_for_rdma() {
+    let (acquainted, options) = (Acquainted::new(), patient());
+    let listener = acquainted.listen(&options);
+    let address = listener.address();
+    let Some((host, port)) = address.network() else { panic!("a port") };
+    let rdma = Address::Rdma { host: host.into(), port };
+    let secured = acquainted.keys().secure(&rdma, &options, None).unwrap().expect("keys");
+    let said = std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| listener.accept(Some(Duration::from_secs(60))));
+        let ours = reach::<BlockProtocol>(&rdma, &options, Some(&secured));
+        (ours.unwrap_err().to_string(), theirs.join().unwrap().unwrap_err().to_string())
+    });
+    let why = "it has to listen at rdma:HOST:PORT";
+    assert!(said.0.contains(why) && said.1.contains(why), "{said:?}");
+}
