@@ -1,10 +1,12 @@
 //! A machine with storage and the process that is its target: it dies with its power, and comes
 //! back with what the disk kept.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, Role, SharedDevice};
 use siftfs_device_target::TargetPlace;
 use siftfs_placement::{
-    Address, Listener, Media, OpenStorage, Server, ServerOptions, TransportOptions,
+    Address, DeviceEnd, Listener, Media, OpenStorage, Server, ServerOptions, TransportOptions,
 };
 use siftfs_transport::Sender;
 use siftfs_wire::{Access, FromService};
@@ -30,6 +32,9 @@ pub enum Way {
 /// A connection: what cuts it, and its thread.
 type Session = (Arc<dyn Sender<FromService>>, JoinHandle<()>);
 
+/// What is done with a connection.
+type Serve = fn(&Server, DeviceEnd);
+
 /// The machine while it runs.
 pub struct Machine {
     pub disk: Arc<FaultDevice>,
@@ -39,6 +44,8 @@ pub struct Machine {
     server: Arc<Server>,
     ending: Arc<AtomicBool>,
     accepting: Option<JoinHandle<Vec<Session>>>,
+    /// Those that accept programs.
+    doors: Mutex<Vec<JoinHandle<Vec<Session>>>>,
     opened: Arc<Mutex<Vec<Weak<ProcessDevice>>>>,
 }
 
@@ -74,7 +81,6 @@ impl Machine {
     }
 
     /// The same of a volume whose log is a device of its own, which begins at this byte of `disk`.
-    #[allow(dead_code, reason = "not each test file that has machines uses it")]
     pub fn start_apart(disk: FaultDevice, log: u64, way: Way, dir: &std::path::Path) -> Self {
         Self::start_at(disk, Some(log), way, &address(way, dir))
     }
@@ -112,13 +118,24 @@ impl Machine {
         let (address, volume) = (listener.address(), NAME.into());
         let place = TargetPlace { address, volume, options: options(way), secured: None };
         let ending = Arc::new(AtomicBool::new(false));
-        let accepting = Some(accept(listener, server.clone(), ending.clone()));
-        Self { disk, place, log, server, ending, accepting, opened }
+        let serve = Server::session;
+        let accepting = Some(accept(listener, (server.clone(), serve), ending.clone()));
+        let doors = Mutex::default();
+        Self { disk, place, log, server, ending, accepting, doors, opened }
     }
 
     /// The volume there.
     pub fn place(&self) -> TargetPlace {
         self.place.clone()
+    }
+
+    /// A door for programs alone, listening at this socket.
+    pub fn admit_programs(&self, socket: std::path::PathBuf) -> TargetPlace {
+        let listener = Listener::bind(&Address::Unix(socket), &self.place.options).unwrap();
+        let place = TargetPlace { address: listener.address(), ..self.place() };
+        let serve = (self.server.clone(), Server::program as Serve);
+        self.doors.lock().unwrap().push(accept(listener, serve, self.ending.clone()));
+        place
     }
 
     /// The process ends, and its listener with it; calls that had begun are carried out.
@@ -130,7 +147,9 @@ impl Machine {
 
     fn stop_listening(&mut self) -> Vec<Session> {
         self.ending.store(true, Ordering::SeqCst);
-        self.accepting.take().map_or_else(Vec::new, |accepting| accepting.join().unwrap())
+        let doors = std::mem::take(&mut *self.doors.lock().unwrap());
+        let accepting = self.accepting.take().into_iter().chain(doors);
+        accepting.flat_map(|accepting| accepting.join().unwrap()).collect()
     }
 
     /// Power fails: of what was not flushed, some is kept, some torn and some lost. The machine
@@ -159,7 +178,7 @@ impl Drop for Machine {
 
 fn accept(
     listener: Listener,
-    server: Arc<Server>,
+    (server, serve): (Arc<Server>, Serve),
     ending: Arc<AtomicBool>,
 ) -> JoinHandle<Vec<Session>> {
     thread::spawn(move || {
@@ -167,7 +186,7 @@ fn accept(
         while !ending.load(Ordering::SeqCst) {
             if let Ok(Some(end)) = listener.accept(Some(Duration::from_millis(10))) {
                 let (server, sender) = (server.clone(), end.sender.clone());
-                sessions.push((sender, thread::spawn(move || server.session(end))));
+                sessions.push((sender, thread::spawn(move || serve(&server, end))));
             }
         }
         sessions
