@@ -49,6 +49,28 @@ served() {
     return $result
 }
 
+# Runs the words with a target that has the volume's storage, and a server of that. Files are at the target then.
+at_a_target() {
+    listen=unix:$work/target
+    rm -f "$work/target"
+    "$siftfs" device "$volume" --listen "$listen" >"$work/target.out" 2>&1 &
+    target=$!
+    while kill -0 $target && ! [ -S "$work/target" ]; do sleep 0.05; done
+    at=unix:$work/socket
+    rm -f "$work/socket"
+    "$siftfs" serve "target:$listen/volume" --listen "$at" >"$work/serve.out" 2>&1 &
+    server=$!
+    while kill -0 $server && ! [ -S "$work/socket" ]; do sleep 0.05; done
+    at=direct:$at
+    result=0
+    "$@" || result=1
+    kill -TERM $server
+    wait $server || { cat "$work/serve.out"; result=1; }
+    kill -TERM $target
+    wait $target || { cat "$work/target.out"; return 1; }
+    return $result
+}
+
 # Fails unless a test of gtest's ran so many cases at least: none would be a success, too.
 gtest() { # least program words...
     least=$1
@@ -168,7 +190,12 @@ part "LevelDB, and servers killed" server_killed "$out/leveldb_work" single ""
 part "RocksDB, and servers killed" server_killed "$out/rocksdb_work" single ""
 part "LevelDB with the patch, and servers killed" server_killed "$out/leveldb_work_patched" compound --told
 part "RocksDB by compounds, and servers killed" server_killed "$out/rocksdb_work" compound --told
+part "LevelDB's env_test, at a target" at_a_target leveldb_env_test compound
+part "RocksDB's env_basic_test, at a target" at_a_target rocksdb_env_test compound
+part "LevelDB killed, at a target" at_a_target killed "$out/leveldb_work" compound
+part "RocksDB killed, at a target" at_a_target killed "$out/rocksdb_work" compound
 part "a database of a served volume has one user" served locked
+part "a database at a target has one user" at_a_target locked
 part "LevelDB's log, with the patch" records 120 "$out/leveldb_work_patched"
 part "LevelDB's log, served, with the patch" served records 120 "$out/leveldb_work_patched"
 part "LevelDB's log, without" records 0 "$out/leveldb_work"

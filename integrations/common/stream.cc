@@ -37,7 +37,8 @@ struct Steps {
 Appender::Appender(std::unique_ptr<File> file, uint64_t size, size_t buffer)
     : file_(std::move(file)),
       written_(size),
-      buffer_(file_->volume().ops() == Ops::kCompound ? buffer : 0) {
+      buffer_(file_->volume().ops() == Ops::kCompound ? buffer : 0),
+      holds_(file_->volume().direct() && buffer_ > 0) {
   waiting_.reserve(buffer_);
 }
 
@@ -52,6 +53,7 @@ int Appender::Fail(int error) {
 }
 
 int Appender::Write(const char* data, size_t n) {
+  clean_ = false;
   int error = file_->Write(written_, data, n);
   if (error != 0) return Fail(error);
   written_ += n;
@@ -64,7 +66,7 @@ int Appender::Append(const char* data, size_t n) {
     waiting_.append(data, n);
     return 0;
   }
-  int error = Flush();
+  int error = Drain();
   if (error != 0) return error;
   if (n < buffer_) {
     waiting_.append(data, n);
@@ -74,7 +76,7 @@ int Appender::Append(const char* data, size_t n) {
 }
 
 bool Appender::ComputesChecksums() const {
-  return file_ != nullptr && file_->volume().ops() == Ops::kCompound;
+  return file_ != nullptr && file_->raw() != nullptr && file_->volume().ops() == Ops::kCompound;
 }
 
 int Appender::AppendRecord(char type, const char* payload, size_t n) {
@@ -97,8 +99,9 @@ int Appender::AppendRecord(char type, const char* payload, size_t n) {
 }
 
 int Appender::AppendVerified(const char* data, size_t n, uint32_t crc) {
-  int error = Flush();
+  int error = Drain();
   if (error != 0) return error;
+  if (file_->raw() == nullptr) return Fail(EOPNOTSUPP);
   Steps steps;
   int sum = siftfs_compound_checksum(steps.list, SIFTFS_CRC32C, Given(data, n));
   siftfs_compound_write(steps.list, 0, At(written_), Given(data, n));
@@ -117,6 +120,11 @@ int Appender::AppendVerified(const char* data, size_t n, uint32_t crc) {
 
 int Appender::Flush() {
   if (error_ != 0 || file_ == nullptr) return error_ != 0 ? error_ : EBADF;
+  return holds_ ? 0 : Drain();
+}
+
+int Appender::Drain() {
+  if (error_ != 0 || file_ == nullptr) return error_ != 0 ? error_ : EBADF;
   if (waiting_.empty()) return 0;
   int error = Write(waiting_.data(), waiting_.size());
   waiting_.clear();
@@ -124,8 +132,17 @@ int Appender::Flush() {
 }
 
 int Appender::Sync() {
-  int error = Flush();
-  return error != 0 ? error : Fail(file_->Sync());
+  if (holds_ && clean_ && error_ == 0 && file_ != nullptr && !waiting_.empty()) {
+    int error = file_->WriteDurable(written_, waiting_.data(), waiting_.size());
+    if (error != 0) return Fail(error);
+    written_ += waiting_.size();
+    waiting_.clear();
+    return 0;
+  }
+  int error = Drain();
+  if (error == 0) error = Fail(file_->Sync());
+  clean_ = error == 0;
+  return error;
 }
 
 int Appender::Close() {
@@ -139,7 +156,8 @@ int Appender::Close() {
 }
 
 int Appender::Truncate(uint64_t size) {
-  int error = Flush();
+  int error = Drain();
+  clean_ = false;
   if (error == 0) error = Fail(file_->Truncate(size));
   if (error == 0) written_ = size;
   return error;

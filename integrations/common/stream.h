@@ -33,7 +33,8 @@ class Appender {
   int AppendVerified(const char* data, size_t n, uint32_t crc);
 
   // Has what waits written to the file. A crash of the machine, and of this process with a volume
-  // of its own, may take it all the same.
+  // of its own, may take it all the same. Where files are at a target, what fits into the buffer
+  // waits for Sync, which is one round trip then; and a crash of this process takes it.
   int Flush();
   // Everything appended is durable on return, with the file's name.
   int Sync();
@@ -49,11 +50,16 @@ class Appender {
  private:
   int Fail(int error);
   int Write(const char* data, size_t n);
+  int Drain();
 
   std::unique_ptr<File> file_;
   uint64_t written_;
   const size_t buffer_;
+  // What is flushed waits for a sync.
+  const bool holds_;
   std::string waiting_;
+  // Nothing was written since the last sync.
+  bool clean_ = false;
   int error_ = 0;
 };
 

@@ -27,9 +27,12 @@ Registry& registry() {
   return *one;
 }
 
+// Before the address of a server whose volume's files are at a target.
+constexpr char kDirect[] = "direct:";
+
 // Is it where a server listens, and no path of a file?
 bool IsServed(const std::string& address) {
-  return address.rfind("unix:", 0) == 0 || address.rfind("tcp:", 0) == 0 ||
+  return address.rfind(kDirect, 0) == 0 || address.rfind("unix:", 0) == 0 || address.rfind("tcp:", 0) == 0 ||
          (address[0] != '/' && address.find(":/") != std::string::npos);
 }
 
@@ -86,53 +89,96 @@ int Volume::Open(const std::string& address, Ops ops, std::shared_ptr<Volume>* i
     }
     registry().closed.wait(guard);
   }
-  // The one place where a volume is opened.
+  Volume* opened;
+  int error = Connect(address, ops, &opened);
+  if (error != 0) return error;
+  into->reset(opened, [key](Volume* volume) { Close(key, volume); });
+  registry().open[key] = *into;
+  return 0;
+}
+
+// The one place where a volume is opened.
+int Volume::Connect(const std::string& address, Ops ops, Volume** into) {
+  if (address.rfind(kDirect, 0) == 0) {
+    siftfs_direct* direct = siftfs_direct_connect(address.c_str() + std::strlen(kDirect), nullptr);
+    if (direct == nullptr) return errno;
+    *into = new Volume(siftfs_direct_volume(direct), direct, ops);
+    return 0;
+  }
   siftfs_volume* raw = IsServed(address) ? siftfs_volume_connect(address.c_str(), nullptr)
                                          : siftfs_volume_open(address.c_str());
   if (raw == nullptr) return errno;
-  into->reset(new Volume(raw, ops), [key](Volume* volume) { Close(key, volume); });
-  registry().open[key] = *into;
+  *into = new Volume(raw, nullptr, ops);
   return 0;
+}
+
+// What it has changed is durable then.
+int Volume::End() {
+  if (direct_ == nullptr) return Result(siftfs_volume_close(volume_));
+  int error = Sync();
+  siftfs_direct_disconnect(direct_);
+  return error;
 }
 
 void Volume::Close(const std::string& key, Volume* volume) {
   std::unique_lock<std::mutex> guard(registry().lock);
   for (const auto& locked : volume->locked_) siftfs_close(locked.second);
-  if (siftfs_volume_close(volume->volume_) == -1) {
+  int error = volume->End();
+  if (error != 0) {
     // What was durable is there at the next opening, which is all that was promised.
     std::fprintf(stderr, "siftfs: %s was not closed in order: %s\n", key.c_str(),
-                 std::strerror(errno));
+                 std::strerror(error));
   }
   delete volume;
   registry().open.erase(key);
   registry().closed.notify_all();
 }
 
-int Volume::Opened(siftfs_file* file, std::unique_ptr<File>* into) {
+template <typename Raw>
+int Volume::Opened(Raw* file, std::unique_ptr<File>* into) {
   if (file == nullptr) return errno;
   into->reset(new File(shared_from_this(), file));
   return 0;
 }
 
 int Volume::OpenFile(const std::string& path, std::unique_ptr<File>* into) {
-  return Opened(siftfs_open(volume_, CleanPath(path).c_str(), O_RDWR, 0), into);
+  const std::string clean = CleanPath(path);
+  if (direct_ == nullptr) return Opened(siftfs_open(volume_, clean.c_str(), O_RDWR, 0), into);
+  return Opened(siftfs_direct_open(direct_, clean.c_str(), O_RDONLY, 0), into);
 }
 
-int Volume::OpenOrCreate(const std::string& clean, siftfs_file** into) {
+template <typename Raw>
+int Volume::Either(const std::function<Raw*(int flags)>& open, Raw** into) {
   // Another thread may create or remove it between the two calls.
   for (;;) {
-    *into = siftfs_open(volume_, clean.c_str(), O_RDWR | O_CREAT, 0644);
+    *into = open(O_RDWR | O_CREAT);
     if (*into != nullptr) return 0;
     if (errno != EEXIST) return errno;
-    *into = siftfs_open(volume_, clean.c_str(), O_RDWR, 0);
+    *into = open(O_RDWR);
     if (*into != nullptr) return 0;
     if (errno != ENOENT) return errno;
   }
 }
 
+int Volume::OpenOrCreate(const std::string& clean, siftfs_file** into) {
+  return Either<siftfs_file>(
+      [&](int flags) { return siftfs_open(volume_, clean.c_str(), flags, 0644); }, into);
+}
+
+int Volume::OpenOrCreate(const std::string& clean, siftfs_direct_file** into) {
+  return Either<siftfs_direct_file>(
+      [&](int flags) { return siftfs_direct_open(direct_, clean.c_str(), flags, 0644); }, into);
+}
+
 int Volume::OpenOrCreate(const std::string& path, std::unique_ptr<File>* into) {
+  const std::string clean = CleanPath(path);
+  if (direct_ != nullptr) {
+    siftfs_direct_file* file;
+    int error = OpenOrCreate(clean, &file);
+    return error != 0 ? error : Opened(file, into);
+  }
   siftfs_file* file;
-  int error = OpenOrCreate(CleanPath(path), &file);
+  int error = OpenOrCreate(clean, &file);
   return error != 0 ? error : Opened(file, into);
 }
 
@@ -229,28 +275,46 @@ void Volume::Unlock(const std::string& path) {
   locked_.erase(found);
 }
 
-File::~File() { siftfs_close(file_); }
+File::~File() {
+  siftfs_close(file_);
+  siftfs_direct_close(direct_);
+}
 
 int File::Read(uint64_t offset, size_t n, char* into, size_t* count) const {
-  ssize_t got = siftfs_pread(file_, into, n, offset);
+  ssize_t got = direct_ != nullptr ? siftfs_direct_pread(direct_, into, n, offset)
+                                   : siftfs_pread(file_, into, n, offset);
   *count = got < 0 ? 0 : static_cast<size_t>(got);
   return got < 0 ? errno : 0;
 }
 
 int File::Write(uint64_t offset, const char* from, size_t n) {
-  return siftfs_pwrite(file_, from, n, offset) < 0 ? errno : 0;
+  ssize_t put = direct_ != nullptr ? siftfs_direct_pwrite(direct_, from, n, offset, 0)
+                                   : siftfs_pwrite(file_, from, n, offset);
+  return put < 0 ? errno : 0;
+}
+
+int File::WriteDurable(uint64_t offset, const char* from, size_t n) {
+  if (direct_ != nullptr) return siftfs_direct_pwrite(direct_, from, n, offset, 1) < 0 ? errno : 0;
+  int error = Write(offset, from, n);
+  return error != 0 ? error : Sync();
 }
 
 int File::Size(uint64_t* into) const {
+  if (direct_ != nullptr) return Volume::Result(siftfs_direct_size(direct_, into));
   struct stat stat;
   int error = Volume::Result(siftfs_fstat(file_, &stat));
   if (error == 0) *into = static_cast<uint64_t>(stat.st_size);
   return error;
 }
 
-int File::Truncate(uint64_t size) { return Volume::Result(siftfs_ftruncate(file_, size)); }
+int File::Truncate(uint64_t size) {
+  return Volume::Result(direct_ != nullptr ? siftfs_direct_ftruncate(direct_, size)
+                                           : siftfs_ftruncate(file_, size));
+}
 
 int File::Sync() {
+  // Its name, too.
+  if (direct_ != nullptr) return Volume::Result(siftfs_direct_fsync(direct_));
   if (volume_->ops() == Ops::kSingle) return Volume::Result(siftfs_fdatasync(file_));
   siftfs_ticket ticket;
   int error = Volume::Result(siftfs_file_stage(file_, &ticket));
@@ -260,6 +324,12 @@ int File::Sync() {
 }
 
 int File::WriteClose(uint64_t offset, const char* from, size_t n) {
+  if (direct_ != nullptr) {
+    int error = Write(offset, from, n);
+    siftfs_direct_close(direct_);
+    direct_ = nullptr;
+    return error;
+  }
   siftfs_file* file = file_;
   file_ = nullptr;
   return Volume::Result(siftfs_write_close(volume_->raw(), file, from, n, offset));

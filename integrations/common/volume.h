@@ -36,6 +36,7 @@ class Volume;
 class File {
  public:
   File(std::shared_ptr<Volume> volume, siftfs_file* file) : volume_(volume), file_(file) {}
+  File(std::shared_ptr<Volume> volume, siftfs_direct_file* file) : volume_(volume), direct_(file) {}
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -44,6 +45,8 @@ class File {
   int Read(uint64_t offset, size_t n, char* into, size_t* count) const;
   // Writes all n bytes.
   int Write(uint64_t offset, const char* from, size_t n);
+  // As Write and Sync; one round trip, where the file is at a target.
+  int WriteDurable(uint64_t offset, const char* from, size_t n);
   int Size(uint64_t* into) const;
   int Truncate(uint64_t size);
   // Data, size and name are durable on return. By compound: a ticket is drawn and waited for, so
@@ -53,11 +56,13 @@ class File {
   int WriteClose(uint64_t offset, const char* from, size_t n);
 
   Volume& volume() const { return *volume_; }
+  // Nothing for a file at a target.
   siftfs_file* raw() const { return file_; }
 
  private:
   std::shared_ptr<Volume> volume_;
-  siftfs_file* file_;
+  siftfs_file* file_ = nullptr;
+  siftfs_direct_file* direct_ = nullptr;
 };
 
 // A volume that is open. It is closed with the last reference; files hold one each.
@@ -65,12 +70,16 @@ class Volume : public std::enable_shared_from_this<Volume> {
  public:
   // Opens the volume at an address: the path of a file or block device, which this process opens
   // and no other one may have; or, with "unix:", "tcp:" or HOST:/VOLUME, one that a server has for
-  // several processes, whose calls wait while the server is away. A second opening of an address in
-  // this process gets the same volume; EBUSY if it asks for other `ops`.
+  // several processes, whose calls wait while the server is away. With "direct:" before where a
+  // server is, files are read and written at the target that has the volume's storage, and are lost
+  // with the server. A second opening of an address in this process gets the same volume; EBUSY if
+  // it asks for other `ops`.
   static int Open(const std::string& address, Ops ops, std::shared_ptr<Volume>* into);
 
   Ops ops() const { return ops_; }
   siftfs_volume* raw() const { return volume_; }
+  // Are files at a target?
+  bool direct() const { return direct_ != nullptr; }
   // Everything that was done before is durable on return.
   int Sync() { return Result(siftfs_volume_sync(volume_)); }
 
@@ -108,12 +117,22 @@ class Volume : public std::enable_shared_from_this<Volume> {
   static int Result(int returned);
 
  private:
-  Volume(siftfs_volume* volume, Ops ops) : volume_(volume), ops_(ops) {}
+  Volume(siftfs_volume* volume, siftfs_direct* direct, Ops ops)
+      : volume_(volume), direct_(direct), ops_(ops) {}
+  static int Connect(const std::string& address, Ops ops, Volume** into);
+  int End();
   static void Close(const std::string& key, Volume* volume);
   int OpenOrCreate(const std::string& clean, siftfs_file** into);
-  int Opened(siftfs_file* file, std::unique_ptr<File>* into);
+  int OpenOrCreate(const std::string& clean, siftfs_direct_file** into);
+  template <typename Raw>
+  int Opened(Raw* file, std::unique_ptr<File>* into);
+  // Tries to open a file that is there, and to create one that is not, until one of them does.
+  template <typename Raw>
+  static int Either(const std::function<Raw*(int flags)>& open, Raw** into);
 
   siftfs_volume* volume_;
+  // The session that volume_ is of, if it is one of files at a target.
+  siftfs_direct* const direct_;
   const Ops ops_;
   std::mutex lock_;
   std::map<std::string, siftfs_file*> locked_;

@@ -313,6 +313,61 @@ typedef void siftfs_entry(void *context, const char *name, uint64_t inode, unsig
  * for all of them first, so `then` may change the directory. */
 int siftfs_list(siftfs_volume *volume, const char *path, siftfs_entry *then, void *context);
 
+/* A session of a served volume whose storage a target has (siftfs(8)), and a file that is read and
+ * written there, without the server in between, as long as nobody else uses it. What cannot go to
+ * the target goes to the server, and both are one file. When the server or the connection is lost,
+ * so are session and files: every call fails from then on. */
+typedef struct siftfs_direct siftfs_direct;
+typedef struct siftfs_direct_file siftfs_direct_file;
+
+/* As siftfs_volume_connect; siftfs_volume_message says why not. It ends with siftfs_direct_disconnect,
+ * when all its files are closed. */
+siftfs_direct *siftfs_direct_connect(const char *address, const char *name);
+void siftfs_direct_disconnect(siftfs_direct *direct);
+
+/* The same session, for names and everything else but files that are open by the session
+ * itself. It ends with the session, and must not be closed. */
+siftfs_volume *siftfs_direct_volume(siftfs_direct *direct);
+
+/* Opens a regular file by its absolute path. flags: O_RDWR; O_RDWR | O_CREAT, and it must not be
+ * there then; O_RDONLY, to read it at the target beside other programs that read it. */
+siftfs_direct_file *siftfs_direct_open(siftfs_direct *direct, const char *path, int flags,
+                                       mode_t mode);
+
+/* Closes a file. It promises nothing about its bytes. */
+void siftfs_direct_close(siftfs_direct_file *file);
+
+/* As pread(2) and pwrite(2), but writes all bytes or fails. If it is to be durable, it is so on
+ * return, and nothing is said of other writes: one round trip. */
+ssize_t siftfs_direct_pread(siftfs_direct_file *file, void *into, size_t length, uint64_t offset);
+ssize_t siftfs_direct_pwrite(siftfs_direct_file *file, const void *from, size_t length,
+                             uint64_t offset, int durable);
+
+/* Bytes and their place in a file. */
+struct siftfs_piece {
+    const void *from;
+    size_t length;
+    uint64_t offset;
+};
+
+/* Writes all pieces, in their order, or nothing of them, whatever dies; durable on return. -1:
+ * nothing of it is there, or EIO it is not known; EFBIG more than 16 MiB; ECANCELED others changed
+ * the file meanwhile. One round trip for 256 KiB, where the volume has a redo lane (siftfs mkfs
+ * --redo-lane). */
+int siftfs_direct_write_together(siftfs_direct_file *file, const struct siftfs_piece *pieces,
+                                 size_t count);
+
+/* The size in bytes, and ftruncate(2). A size is durable with the next sync. */
+int siftfs_direct_size(siftfs_direct_file *file, uint64_t *into);
+int siftfs_direct_ftruncate(siftfs_direct_file *file, uint64_t size);
+
+/* As fsync(2) and fdatasync(2). EIO, once: what was written may be lost. */
+int siftfs_direct_fsync(siftfs_direct_file *file);
+int siftfs_direct_fdatasync(siftfs_direct_file *file);
+
+/* 1 if something of the file goes to the target now, 0 if all of it goes to the server. */
+int siftfs_direct_is_direct(siftfs_direct_file *file);
+
 /* As siftfs_publish, with absolute paths; from_fd is not used, and from must not be NULL. */
 int siftfs_volume_publish(siftfs_volume *volume, const struct siftfs_name *names, size_t count,
                           enum siftfs_level level);

@@ -6,6 +6,7 @@
 
 mod compound;
 mod convert;
+mod direct;
 mod mount;
 mod names;
 mod section;
@@ -13,6 +14,7 @@ mod ticket;
 mod volume;
 
 pub use compound::*;
+pub use direct::*;
 pub use mount::*;
 pub use names::*;
 pub use section::*;

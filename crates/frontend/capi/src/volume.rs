@@ -43,13 +43,7 @@ pub unsafe extern "C" fn siftfs_volume_connect_with(
         };
         let options = options.parse::<ConnectOptions>();
         let connected = options.and_then(|by| Volume::connect_by(address, name, &by));
-        connected.map_err(|error| match error {
-            siftfs::Error::Refused(_) => {
-                told(error);
-                refuse(libc::ECONNREFUSED)
-            }
-            other => told(other),
-        })
+        connected.map_err(refused)
     };
     given(connect())
 }
@@ -64,6 +58,17 @@ fn told(error: siftfs::Error) -> std::io::Error {
     let words = error.to_string().replace('\0', " ");
     MESSAGE.set(CString::new(words).unwrap_or_default());
     io_error(error)
+}
+
+/// Keeps a server's words for [`siftfs_volume_message`], too.
+pub(crate) fn refused(error: siftfs::Error) -> std::io::Error {
+    match error {
+        siftfs::Error::Refused(_) => {
+            told(error);
+            refuse(libc::ECONNREFUSED)
+        }
+        other => told(other),
+    }
 }
 
 /// `siftfs_volume_message`.

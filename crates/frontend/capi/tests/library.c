@@ -1,5 +1,6 @@
 /* What siftfs.h promises, tried from C: `library mount DIR` on a mount, `library volume PATH` on a
- * volume that is not mounted. Ends with 0, or prints what is wrong. */
+ * volume that is not mounted, `library served ADDRESS` and `library direct ADDRESS` on a served one,
+ * the latter's at a target. Ends with 0, or prints what is wrong. */
 
 #include <siftfs.h>
 
@@ -506,12 +507,90 @@ static void in_the_process(siftfs_volume *volume) {
     FAILS(siftfs_volume_close(NULL), EINVAL);
 }
 
+/* Opens a file, and waits until something of it is granted. */
+static siftfs_direct_file *at_the_target(siftfs_direct *direct, const char *path) {
+    siftfs_direct_file *file = siftfs_direct_open(direct, path, O_RDWR, 0);
+    CHECK(file != NULL);
+    for (int tries = 0; tries < 3000 && siftfs_direct_is_direct(file) != 1; tries++) {
+        usleep(10000);
+    }
+    CHECK(siftfs_direct_is_direct(file) == 1);
+    return file;
+}
+
+static void refused_of_direct_files(siftfs_direct *direct, const char *address) {
+    CHECK(siftfs_direct_connect("nowhere", NULL) == NULL && errno == ECONNREFUSED);
+    CHECK(siftfs_direct_connect(NULL, NULL) == NULL && errno == EINVAL);
+    CHECK(siftfs_direct_connect(address, "another") == NULL && errno == ECONNREFUSED);
+    CHECK(strstr(siftfs_volume_message(), "no volume is called") != NULL);
+    CHECK(siftfs_direct_volume(NULL) == NULL && errno == EINVAL);
+    CHECK(siftfs_direct_open(direct, "/absent", O_RDWR, 0) == NULL && errno == ENOENT);
+    CHECK(siftfs_direct_open(direct, "/f", O_WRONLY, 0) == NULL && errno == EINVAL);
+    CHECK(siftfs_direct_open(direct, "/f", O_CREAT, 0600) == NULL && errno == EINVAL);
+    uint64_t size = 0;
+    FAILS(siftfs_direct_size(NULL, &size), EINVAL);
+    FAILS(siftfs_direct_pwrite(NULL, "x", 1, 0, 0), EINVAL);
+    FAILS(siftfs_direct_pread(NULL, &size, 1, 0), EINVAL);
+    FAILS(siftfs_direct_write_together(NULL, NULL, 0), EINVAL);
+    FAILS(siftfs_direct_fsync(NULL), EINVAL);
+    FAILS(siftfs_direct_is_direct(NULL), EINVAL);
+    siftfs_direct_close(NULL);
+    siftfs_direct_disconnect(NULL);
+}
+
+static void at_a_target(const char *address) {
+    siftfs_direct *direct = siftfs_direct_connect(address, "volume");
+    CHECK(direct != NULL);
+    siftfs_volume *names = siftfs_direct_volume(direct);
+    CHECK(names != NULL);
+    static char block[4096];
+    memset(block, 'a', sizeof block);
+    siftfs_direct_file *file = siftfs_direct_open(direct, "/f", O_RDWR | O_CREAT, 0640);
+    CHECK(file != NULL);
+    CHECK(siftfs_direct_open(direct, "/f", O_RDWR | O_CREAT, 0640) == NULL && errno == EEXIST);
+    for (uint64_t at = 0; at < 64; at++) {
+        CHECK(siftfs_direct_pwrite(file, block, sizeof block, at * sizeof block, 0) == 4096);
+    }
+    CHECK(siftfs_direct_fsync(file) == 0);
+    siftfs_direct_close(file);
+    refused_of_direct_files(direct, address);
+    file = at_the_target(direct, "/f");
+    CHECK(siftfs_direct_pwrite(file, "hello", 5, 4096, 1) == 5);
+    CHECK(siftfs_direct_pwrite(file, "twice", 5, 8192, 0) == 5);
+    CHECK(siftfs_direct_fdatasync(file) == 0);
+    struct siftfs_piece pieces[] = {{"one", 3, 12288}, {"two", 3, 20480}};
+    CHECK(siftfs_direct_write_together(file, pieces, 2) == 0);
+    FAILS(siftfs_direct_write_together(file, NULL, 1), EINVAL);
+    char found[8] = {0};
+    CHECK(siftfs_direct_pread(file, found, 5, 4096) == 5 && memcmp(found, "hello", 5) == 0);
+    CHECK(siftfs_direct_pread(file, found, 3, 20480) == 3 && memcmp(found, "two", 3) == 0);
+    FAILS(siftfs_direct_pread(file, NULL, 3, 0), EINVAL);
+    uint64_t size = 0;
+    CHECK(siftfs_direct_size(file, &size) == 0 && size == 64 * 4096);
+    CHECK(siftfs_direct_pwrite(file, "end", 3, size, 1) == 3);
+    CHECK(siftfs_direct_size(file, &size) == 0 && size == 64 * 4096 + 3);
+    CHECK(siftfs_direct_ftruncate(file, 100000) == 0 && siftfs_direct_fsync(file) == 0);
+    CHECK(siftfs_direct_size(file, &size) == 0 && size == 100000);
+    siftfs_direct_close(file);
+    siftfs_direct_file *reader = siftfs_direct_open(direct, "/f", O_RDONLY, 0);
+    CHECK(reader != NULL);
+    CHECK(siftfs_direct_pread(reader, found, 5, 8192) == 5 && memcmp(found, "twice", 5) == 0);
+    FAILS(siftfs_direct_pwrite(reader, "x", 1, 0, 0), EBADF);
+    CHECK(siftfs_direct_size(reader, &size) == 0 && size == 100000);
+    siftfs_direct_close(reader);
+    CHECK(siftfs_rename(names, "/f", "/renamed", 0) == 0);
+    CHECK(siftfs_volume_sync(names) == 0);
+    siftfs_direct_disconnect(direct);
+}
+
 int main(int count, char **words) {
     CHECK(count == 3);
     if (strcmp(words[1], "mount") == 0) {
         on_a_mount(words[2]);
     } else if (strcmp(words[1], "served") == 0) {
         in_the_process(connected(words[2]));
+    } else if (strcmp(words[1], "direct") == 0) {
+        at_a_target(words[2]);
     } else {
         in_the_process(opened(words[2]));
     }

@@ -68,6 +68,21 @@ impl DirectFile {
         self.try_ways(|state| self.read_once(state, offset, len as u64))
     }
 
+    /// The file's size in bytes.
+    ///
+    /// # Errors
+    /// What the host reports.
+    #[allow(clippy::len_without_is_empty)] // a file, not a collection
+    pub fn len(&self) -> Result<u64> {
+        let state = self.opened.reach();
+        if state.lease.is_some() {
+            return Ok(self.opened.size.load(Ordering::Acquire));
+        }
+        let file = self.opened.handle.into();
+        let attr = self.opened.shared.call(Request::GetAttr { file })?.attr()?;
+        Ok(attr.size)
+    }
+
     /// Writes all of `data` at `offset`. Not durable before a sync.
     ///
     /// # Errors

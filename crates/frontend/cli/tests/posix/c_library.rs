@@ -1,8 +1,9 @@
 //! The C library, as a C program uses it: linked with the shared one, under valgrind.
 
 use crate::support::served::Served;
-use crate::support::{Ran, Setup, libraries, run};
+use crate::support::{Ran, SIFTFS, Setup, libraries, run};
 use rustix::process::Signal;
+use siftfs_rig::device::Device;
 use std::path::Path;
 
 /// The program, compiled with every warning an error.
@@ -64,6 +65,28 @@ fn its_functions_on_a_volume_that_is_served() {
     assert!(server.end(Signal::TERM).success());
     s.assert_plain_ext4();
     holds_what_was_published(&s);
+}
+
+#[test]
+fn its_functions_on_files_at_a_target() {
+    let (s, work) = (Setup::of_size("256M"), tempfile::tempdir().expect("a directory"));
+    let program = compiled(work.path());
+    let socket = |name: &str| format!("unix:{}", work.path().join(name).display());
+    let (listen, log) = (socket("target.sock"), work.path().join("target.log"));
+    let target = Device::start(Path::new(SIFTFS), Path::new(s.volume()), &listen, &log, &[]);
+    let target = target.expect("it listens");
+    let place = format!("target:{listen}/volume");
+    let (listen, log) = (socket("host.sock"), work.path().join("host.log"));
+    let host = Device::serve(Path::new(SIFTFS), Path::new(&place), &listen, &log, &[]);
+    let host = host.expect("it serves");
+    under_valgrind(&program, &["direct", host.address()]).ok();
+    host.end().expect("in order");
+    target.end().expect("in order");
+    s.assert_plain_ext4();
+    s.mount("");
+    let bytes = std::fs::read(s.path("renamed")).expect("it was renamed");
+    assert_eq!((bytes.len(), &bytes[12288..12291]), (100_000, &b"one"[..]));
+    s.umount().ok();
 }
 
 fn holds_what_was_published(s: &Setup) {
