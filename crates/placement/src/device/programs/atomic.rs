@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The redo lane, as one grant has it.
+#[derive(Clone)]
 pub(super) struct Redo {
     lane: Arc<RedoLane>,
     /// What the lane calls the grant.

@@ -1,7 +1,7 @@
 //! A program's connection: its queues, and their requests, each under its grant.
 
 use crate::device::calls::{self, Answers, Carried, Line, Taken, lock};
-use crate::device::programs::atomic::Redo;
+use crate::device::programs::entrance::Entering;
 use crate::device::programs::grant::Grant;
 use crate::device::programs::grants::{Found, TERM, Tokens};
 use crate::device::programs::queue::{Turn, Waits};
@@ -40,6 +40,18 @@ pub(crate) struct Request {
 impl Waits for Request {
     fn place(&self) -> Place {
         self.place
+    }
+}
+
+impl Request {
+    /// It has begun, and ends now. Those that may begin then.
+    fn ended(&self, carried: bool) -> Vec<Request> {
+        self.open.grant.queue.ended(self.open.life, self.place.number, carried)
+    }
+
+    /// Its grant has ended before it was carried out: nothing begins behind it.
+    pub(super) fn has_ended(&self) {
+        dismiss(self.ended(false));
     }
 }
 
@@ -119,9 +131,7 @@ impl Attached {
             0 => self.tokens.counts.opened(),
             before if before < life => {
                 // Nobody knows what of them has come. No call of this life is there yet.
-                let table = grant.table();
-                table.iter().flat_map(|table| &table.redo).for_each(Redo::abort_all);
-                drop(table);
+                grant.abort_all();
                 self.tokens.counts.further_life();
             }
             _ => {}
@@ -221,11 +231,12 @@ impl Answers for Attached {
 /// Carries a request out, and what of this connection it was alone in the way of.
 fn run(request: Request, line: &Arc<Line<Request>>) -> Taken {
     let mut next = Some(request);
-    while let Some(Request { id, place, call, open, over, .. }) = next.take() {
-        let answer = match over {
+    while let Some(request) = next.take() {
+        let id = request.id;
+        let answer = match request.over {
             true => Err(Error::Posix(libc::ESTALE)),
             false => {
-                let (answer, begins) = carry_out_in_order(&open, place, call);
+                let Some((answer, begins)) = carry_out_in_order(request) else { return Ok(()) };
                 next = hand_out(begins, line);
                 answer
             }
@@ -278,28 +289,24 @@ pub(super) fn dismiss(over: Vec<Request>) {
 }
 
 /// One request, whose turn it is, and those that may begin then. It counts as carried out before
-/// the grant can end: what its end tells of requests is what was done.
-fn carry_out_in_order(
-    open: &Open,
-    place: Place,
-    call: StorageCall,
-) -> (Result<StorageAnswer>, Vec<Request>) {
-    let Open { grant, life } = open;
-    let table = grant.table();
-    let answer = by_grant(grant, &table, call);
-    let begins = grant.queue.ended(*life, place.number, answer.is_ok());
-    drop(table);
-    (answer, begins)
+/// the grant can end: what its end tells of requests is what was done. `None`: the grant ends, and
+/// its end has the request.
+fn carry_out_in_order(request: Request) -> Option<(Result<StorageAnswer>, Vec<Request>)> {
+    let grant = request.open.grant.clone();
+    match grant.enter(request) {
+        Entering::Late => None,
+        Entering::Over(request) => Some((Err(Error::Posix(libc::ESTALE)), request.ended(false))),
+        Entering::Inside(table, Request { place, call, open, .. }) => {
+            let answer = by_grant(&grant, &table, call);
+            let begins = grant.queue.ended(open.life, place.number, answer.is_ok());
+            drop(table);
+            Some((answer, begins))
+        }
+    }
 }
 
-/// One request, as long as the grant lasts, whose table is held.
-pub(super) fn by_grant(
-    grant: &Grant,
-    table: &Option<Table>,
-    call: StorageCall,
-) -> Result<StorageAnswer> {
-    // Its end may come before the program has heard of it: that is no offence.
-    let table = table.as_ref().ok_or(Error::Posix(libc::ESTALE))?;
+/// One request, as long as the grant lasts, which is entered.
+pub(super) fn by_grant(grant: &Grant, table: &Table, call: StorageCall) -> Result<StorageAnswer> {
     match call {
         StorageCall::Read { device: 0, offset, len } => {
             let place = table.place(offset, len.into())?;

@@ -9,8 +9,9 @@ use std::time::Duration;
 const AREA: Range<u64> = 10 * BLOCK_BYTES..110 * BLOCK_BYTES;
 
 /// One call under a grant.
-fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswer> {
-    by_grant(grant, &grant.table(), call)
+fn carry_out(grant: &Arc<Grant>, call: StorageCall) -> Result<StorageAnswer> {
+    let table = grant.inside().ok_or(Error::Posix(libc::ESTALE))?;
+    by_grant(grant, &table, call)
 }
 
 fn run(block: u64, len: u64) -> GrantRun {

@@ -5,6 +5,7 @@ mod attached;
 mod counts;
 #[cfg(test)]
 mod door_tests;
+mod entrance;
 mod fresh;
 mod grant;
 mod grants;

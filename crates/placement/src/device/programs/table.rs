@@ -10,6 +10,7 @@ use siftfs_wire::AtomicRun;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[derive(Clone)]
 pub(super) struct Table {
     pub device: Arc<dyn Device>,
     /// Where the area lies on the device.
