@@ -4,6 +4,7 @@ pub(crate) mod secret;
 pub(crate) mod socket;
 pub(crate) mod stream;
 
+use rustix::fd::BorrowedFd;
 use siftfs_codec::frame::Took;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -19,6 +20,9 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
     /// Sends of what was taken as much as fits now, and says whether that was all.
     fn flush(&self) -> io::Result<bool>;
+
+    /// Can be read, or written, when the two calls that wait would return.
+    fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Sleeps until there is something to read, or may be.
     fn wait_readable(&self, timeout: Duration) -> io::Result<()>;

@@ -3,6 +3,7 @@
 
 use crate::channel::Channel;
 use crate::channel::socket::Socket;
+use rustix::fd::BorrowedFd;
 use rustls::Connection;
 use siftfs_codec::frame::Took;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -97,6 +98,10 @@ impl Channel for Secret {
 
     fn flush(&self) -> io::Result<bool> {
         self.push(&mut self.tls())
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.descriptor()
     }
 
     fn wait_readable(&self, timeout: Duration) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Frames over a stream: a socket, unix or TCP, or TLS over one. Blocks travel inline; they are
 //! sent from where they lie and received into where they stay.
 
+use crate::Awaited;
 use crate::channel::Channel;
 use crate::link::{Cut, RecvPipe, SendPipe};
 use siftfs_base::{Error, Result, SharedBlock};
@@ -113,6 +114,17 @@ impl<C: Channel> Source for StreamReceiver<C> {
 impl<C: Channel> RecvPipe for StreamReceiver<C> {
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         self.channel.wait_readable(timeout).map_err(|e| failed(&self.peer, &e))
+    }
+    fn awaited(&self) -> Result<Awaited> {
+        let fd = self.channel.descriptor().try_clone_to_owned();
+        let fd = fd.map_err(|e| failed(&self.peer, &e))?;
+        Ok(Awaited { descriptors: vec![fd], tells_room: true })
+    }
+    fn arm(&mut self) -> Result<bool> {
+        Ok(self.start == self.end)
+    }
+    fn woken(&mut self) -> Result<()> {
+        Ok(())
     }
     fn borrow(&mut self, slots: &[u32]) -> Result<Vec<SharedBlock>> {
         assert!(slots.is_empty(), "a stream has no slots, and frames were checked for it");
