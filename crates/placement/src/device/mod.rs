@@ -7,3 +7,4 @@ pub mod programs;
 pub mod replay;
 pub mod server;
 pub mod storage;
+pub mod workers;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The redo lane, as one grant has it.
 #[derive(Clone)]
-pub(super) struct Redo {
+pub(crate) struct Redo {
     lane: Arc<RedoLane>,
     /// What the lane calls the grant.
     owner: u64,

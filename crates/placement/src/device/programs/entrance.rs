@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What has a way in.
-pub(super) trait Gate {
+pub(crate) trait Gate {
     /// What is granted.
     type Granted: Clone;
     /// What comes while it ends.
@@ -18,7 +18,7 @@ pub(super) trait Gate {
 
 /// The way into what is granted, until that has ended. A grant that nobody uses has it, too, so it
 /// is small.
-pub(super) struct Entrance<T, L> {
+pub(crate) struct Entrance<T, L> {
     state: Mutex<State<T, L>>,
     changed: Condvar,
 }
@@ -35,13 +35,13 @@ struct State<T, L> {
 }
 
 /// Is inside, until it is dropped.
-pub(super) struct Entered<G: Gate> {
+pub(crate) struct Entered<G: Gate> {
     gate: Arc<G>,
     granted: G::Granted,
 }
 
 /// What becomes of one who wants to enter.
-pub(super) enum Entering<G: Gate> {
+pub(crate) enum Entering<G: Gate> {
     /// It is inside.
     Inside(Entered<G>, G::Late),
     /// The end has it, and gives it back when it has been.
@@ -51,7 +51,7 @@ pub(super) enum Entering<G: Gate> {
 }
 
 /// Enters, and never waits.
-pub(super) fn enter<G: Gate>(gate: &Arc<G>, one: G::Late) -> Entering<G> {
+pub(crate) fn enter<G: Gate>(gate: &Arc<G>, one: G::Late) -> Entering<G> {
     let mut state = lock(&gate.entrance().state);
     if state.ended {
         return Entering::Over(one);
@@ -69,7 +69,7 @@ pub(super) fn enter<G: Gate>(gate: &Arc<G>, one: G::Late) -> Entering<G> {
 }
 
 /// Enters for something that nobody waits for; `None` if it ends or has ended.
-pub(super) fn try_inside<G: Gate>(gate: &Arc<G>) -> Option<Entered<G>> {
+pub(crate) fn try_inside<G: Gate>(gate: &Arc<G>) -> Option<Entered<G>> {
     let mut state = lock(&gate.entrance().state);
     let granted = state.granted.clone().filter(|_| !state.ends)?;
     state.inside += 1;
@@ -77,7 +77,7 @@ pub(super) fn try_inside<G: Gate>(gate: &Arc<G>) -> Option<Entered<G>> {
 }
 
 /// Enters; if it ends, that is waited for, and there is nothing then.
-pub(super) fn inside<G: Gate>(gate: &Arc<G>) -> Option<Entered<G>> {
+pub(crate) fn inside<G: Gate>(gate: &Arc<G>) -> Option<Entered<G>> {
     let entered = try_inside(gate);
     if entered.is_none() {
         gate.entrance().wait_for_end();

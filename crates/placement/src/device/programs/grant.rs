@@ -6,12 +6,13 @@
 
 use crate::device::calls;
 use crate::device::programs::atomic::Redo;
-use crate::device::programs::attached::Request;
+use crate::device::programs::counts::Counts;
 use crate::device::programs::entrance::{self, Entered, Entering, Entrance, Gate};
 use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::queue::Queue;
+use crate::device::programs::request::Request;
 use crate::device::programs::table::Table;
-use siftfs_base::{BLOCK_BYTES, Error, Result, Turnstile};
+use siftfs_base::{BLOCK_BYTES, Error, Inside, Result, Turnstile};
 use siftfs_device::{AlignedBuf, Device};
 use siftfs_wire::{Carried, StorageAnswer, Token};
 use std::ops::Range;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Blocks that one program may read, and perhaps write.
-pub(super) struct Grant {
+pub(crate) struct Grant {
     pub token: Token,
     /// The way to what it names.
     entrance: Entrance<Table, Request>,
@@ -45,7 +46,7 @@ pub(super) struct Grant {
 }
 
 /// Is inside a grant.
-pub(super) type Within = Entered<Grant>;
+pub(crate) type Within = Entered<Grant>;
 
 impl Gate for Grant {
     type Granted = Table;
@@ -57,7 +58,7 @@ impl Gate for Grant {
 }
 
 /// What a grant was, at its end.
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// Requests that waited, and are over.
     pub waited: Vec<Request>,
     /// Whether anything was written; of fresh blocks, which were.
@@ -105,6 +106,32 @@ impl Grant {
     pub fn abort_all(self: &Arc<Self>) {
         let table = entrance::try_inside(self);
         table.iter().flat_map(|table| &table.redo).for_each(Redo::abort_all);
+    }
+
+    /// Its queue has this life; whether there was an older one.
+    pub fn begins_life(&self, life: u64, counts: &Counts) -> bool {
+        match self.life.fetch_max(life, Ordering::AcqRel) {
+            0 => counts.opened(),
+            before if before < life => {
+                counts.further_life();
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// A write has ended. What failed may have been written in part.
+    pub fn wrote(&self, durable: bool, well: bool) {
+        self.written.store(true, Ordering::Release);
+        if !durable || !well {
+            self.unflushed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Enters what keeps writes of parts of blocks alone, if that can be done at once.
+    pub fn beside(&self) -> Option<Inside> {
+        self.patching().try_enter()
     }
 
     /// What keeps a write of a part of a block alone. It is made when something is written.
