@@ -4,7 +4,7 @@
 
 use crate::wait::Waiting;
 use siftfs_base::{Error, Result};
-use siftfs_transport::{Connection, Received, Receiver};
+use siftfs_transport::{Awaited, Connection, Received, Receiver};
 use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -71,6 +71,8 @@ impl<M> Late<M> {
 impl<M: Send> Receiver<M> for Late<M> {
     fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<M>> {
         let until = timeout.map(|timeout| Instant::now() + timeout);
+        // One who does not wait asks again and again: what has come gets its time now.
+        while timeout == Some(Duration::ZERO) && self.take(timeout) {}
         while self.came.is_empty() {
             match &self.over {
                 Some(None) => return Ok(Received::Closed),
@@ -84,6 +86,23 @@ impl<M: Send> Receiver<M> for Late<M> {
         }
         let due = self.wait(until).then(|| self.came.pop_front()).flatten();
         Ok(due.map_or(Received::Timeout, |(_, message)| Received::Message(message)))
+    }
+
+    fn attend(&mut self) -> Result<Option<Awaited>> {
+        self.inner.attend()
+    }
+
+    /// What has come is asked for until it is due.
+    fn arm(&mut self) -> Result<bool> {
+        if self.came.is_empty() && self.over.is_none() { self.inner.arm() } else { Ok(false) }
+    }
+
+    fn woken(&mut self) -> Result<()> {
+        self.inner.woken()
+    }
+
+    fn tend(&mut self) {
+        self.inner.tend();
     }
 }
 

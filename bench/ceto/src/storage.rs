@@ -3,7 +3,10 @@
 
 use crate::wait;
 use siftfs_base::Result;
-use siftfs_device::{Device, DeviceInfo, Discards, Medium, ReadOp, WriteOp};
+use siftfs_device::{
+    Device, DeviceInfo, Discards, Io, IoDone, IoKind, IoQueue, Medium, ReadOp, WriteOp,
+};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A device whose every read, write and flush takes at least `time`, from its begin on. A batch
@@ -36,6 +39,16 @@ impl<D: Device> Device for Modelled<D> {
     }
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
         self.timed(|device| device.write(offset, data, fua))
+    }
+    fn begin(self: Arc<Self>, io: Io, queue: &mut IoQueue) -> std::result::Result<(), Io> {
+        let due = Instant::now() + self.time;
+        let Io { id, kind, offset, mut buf } = io;
+        let result = match kind {
+            IoKind::Read => self.inner.read(offset, &mut buf),
+            IoKind::Write { durable } => self.inner.write(offset, &buf, durable),
+        };
+        queue.tell_at(due, IoDone { id, buf, result });
+        Ok(())
     }
     fn flush(&self) -> Result<()> {
         self.timed(D::flush)

@@ -13,6 +13,7 @@ pub use device::programs::queue;
 pub use device::replay::Replay;
 pub use device::server::{Listener, OpenMedia, Server, ServerOptions};
 pub use device::storage::OpenStorage;
+pub use device::workers::WorkerOptions;
 pub use link::connect::{Connector, Dial, HostEnd};
 pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;

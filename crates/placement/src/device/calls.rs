@@ -4,9 +4,7 @@ use siftfs_base::{BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
 use siftfs_device::{AlignedBuf, Device};
 use siftfs_transport::{Received, Receiver, Sender, ServerEnd};
 use siftfs_wire::{BlockProtocol, FromService, STORAGE_MAX_BLOCKS, StorageAnswer, ToService};
-use std::collections::VecDeque;
-use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,118 +16,41 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// What carries out the calls of one connection, by a few threads.
 pub(crate) trait Answers: Sync {
-    /// What was taken, and is carried out later.
-    type Later: Send;
     /// Calls that are carried out at once.
     const WORKERS: usize;
 
-    /// Takes one message. What it asks is done and answered, or kept until it may be done.
-    fn take(&self, message: ToService, line: &Arc<Line<Self::Later>>) -> Taken;
-
-    /// Does what was kept, and may be done now.
-    fn resume(&self, later: Self::Later, line: &Arc<Line<Self::Later>>) -> Taken;
-
-    /// What was kept is not to be done any more: the connection has ended.
-    fn give_up(&self, later: Self::Later);
-
-    /// Done again and again, also while nothing comes.
-    fn look(&self) {}
-
-    /// Is no further call to be carried out?
-    fn is_over(&self) -> bool {
-        false
-    }
+    /// Takes one message. What it asks is done and answered.
+    fn take(&self, message: ToService, line: &Line<'_>) -> Taken;
 }
 
 /// The connection goes on, or has ended.
 pub(crate) type Taken = std::result::Result<(), SessionEnd>;
 
-/// A connection, as its workers have it, and as others do who have something for them.
-pub(crate) struct Line<T> {
-    sender: Arc<dyn Sender<FromService>>,
-    refused: Box<dyn Fn(&Error) + Send + Sync>,
-    state: Mutex<LineState<T>>,
-    changed: Condvar,
+/// Takes what a caller may not ask.
+pub(crate) type Refusals = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// A connection, as those have it that answer.
+pub(crate) struct Line<'a> {
+    sender: &'a dyn Sender<FromService>,
+    refused: &'a Refusals,
 }
 
-struct LineState<T> {
-    ready: VecDeque<T>,
-    receiving: bool,
-    ended: bool,
-}
-
-/// What a worker is to do.
-enum Turn<T> {
-    Receive,
-    Resume(T),
-    End,
-}
-
-impl<T> Line<T> {
-    fn new(
-        sender: &Arc<dyn Sender<FromService>>,
-        refused: Box<dyn Fn(&Error) + Send + Sync>,
-    ) -> Arc<Self> {
-        let state = LineState { ready: VecDeque::new(), receiving: false, ended: false };
-        let (state, changed) = (Mutex::new(state), Condvar::new());
-        Arc::new(Self { sender: sender.clone(), refused, state, changed })
-    }
-
+impl Line<'_> {
     /// Answers a call; a refusal is told, too.
     pub fn answer(&self, id: u64, answer: Result<StorageAnswer>) -> Taken {
-        let answer = answer.unwrap_or_else(|error| {
-            if matches!(error, Error::Refused(_)) {
-                (self.refused)(&error);
-            }
-            StorageAnswer::Failed { error }
-        });
+        let answer = told(answer, self.refused);
         self.sender.send(FromService::Storage { id, answer }).map_err(SessionEnd::Broke)
     }
+}
 
-    /// For one of the connection's workers. Comes back if the connection has ended.
-    pub fn push(&self, later: T) -> std::result::Result<(), T> {
-        let mut state = lock(&self.state);
-        if state.ended {
-            return Err(later);
+/// An answer as it is sent; a refusal is told to `refused`, too.
+pub(crate) fn told(answer: Result<StorageAnswer>, refused: &Refusals) -> StorageAnswer {
+    answer.unwrap_or_else(|error| {
+        if matches!(error, Error::Refused(_)) {
+            refused(&error);
         }
-        state.ready.push_back(later);
-        drop(state);
-        self.changed.notify_one();
-        Ok(())
-    }
-
-    fn turn(&self) -> Turn<T> {
-        let mut state = lock(&self.state);
-        loop {
-            if state.ended {
-                return Turn::End;
-            }
-            if let Some(later) = state.ready.pop_front() {
-                return Turn::Resume(later);
-            }
-            if !state.receiving {
-                state.receiving = true;
-                return Turn::Receive;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Another worker may receive.
-    fn received(&self) {
-        lock(&self.state).receiving = false;
-        self.changed.notify_one();
-    }
-
-    /// What nobody will do any more.
-    fn end(&self) -> VecDeque<T> {
-        let mut state = lock(&self.state);
-        state.ended = true;
-        let left = mem::take(&mut state.ready);
-        drop(state);
-        self.changed.notify_all();
-        left
-    }
+        StorageAnswer::Failed { error }
+    })
 }
 
 /// Why a session ended.
@@ -142,33 +63,25 @@ pub(crate) enum SessionEnd {
     Broke(Error),
 }
 
-/// Carries calls out until the connection ends, `session` is over, or `stopped` says so. None is
-/// under way when this returns; `refused` is told what the caller may not ask.
+/// Carries calls out until the connection ends, or `stopped` says so. None is under way when this
+/// returns; `refused` is told what the caller may not ask.
 pub(crate) fn serve<S: Answers>(
     session: &S,
     end: &mut DeviceEnd,
     stopped: &(dyn Fn() -> bool + Sync),
-    refused: Box<dyn Fn(&Error) + Send + Sync>,
+    refused: &Refusals,
 ) -> SessionEnd {
-    let line = Line::new(&end.sender, refused);
+    let line = Line { sender: &*end.sender, refused };
     let receiver = Mutex::new(&mut end.receiver);
-    let why = Mutex::new(None);
-    let stopped = || stopped() || session.is_over();
-    let finish = |left: VecDeque<S::Later>| left.into_iter().for_each(|l| session.give_up(l));
-    let work = || loop {
-        let done = match line.turn() {
-            Turn::End => return,
-            Turn::Resume(later) => session.resume(later, &line),
-            Turn::Receive => {
-                let came = next(&receiver, &stopped);
-                line.received();
-                session.look();
-                came.and_then(|came| came.map_or(Ok(()), |m| session.take(m, &line)))
+    let why: Mutex<Option<SessionEnd>> = Mutex::new(None);
+    let ended = || lock(&why).is_some();
+    let work = || {
+        while !ended() {
+            let came = next(&receiver, &|| stopped() || ended());
+            let done = came.and_then(|came| came.map_or(Ok(()), |m| session.take(m, &line)));
+            if let Err(ends) = done {
+                lock(&why).get_or_insert(ends);
             }
-        };
-        if let Err(ends) = done {
-            finish(line.end());
-            lock(&why).get_or_insert(ends);
         }
     };
     thread::scope(|scope| {
@@ -219,12 +132,17 @@ pub(crate) fn read_by(
 ) -> Result<StorageAnswer> {
     let mut bytes = AlignedBuf::zeroed(sensible(len)?);
     fill(&mut bytes)?;
+    Ok(data_of(&bytes))
+}
+
+/// An answer of these bytes.
+pub(crate) fn data_of(bytes: &[u8]) -> StorageAnswer {
     let blocks = bytes.chunks(BLOCK_SIZE).map(|part| {
         let mut block = [0; BLOCK_SIZE];
         block.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
         SharedBlock::from(block)
     });
-    Ok(StorageAnswer::Data { blocks: blocks.collect() })
+    StorageAnswer::Data { blocks: blocks.collect() }
 }
 
 /// What a call is to write, as it came.
@@ -248,6 +166,11 @@ impl Carried {
         Ok(Self { bytes, len })
     }
 
+    /// The bytes, of which the first ones are to be written.
+    pub fn into_bytes(self) -> AlignedBuf {
+        self.bytes
+    }
+
     /// All of it.
     pub fn data(&self) -> Result<&[u8]> {
         self.bytes.get(..self.len).ok_or_else(|| Error::Refused("too few blocks".into()))
@@ -255,7 +178,7 @@ impl Carried {
 }
 
 /// A length that a call may have.
-fn sensible(len: u32) -> Result<usize> {
+pub(crate) fn sensible(len: u32) -> Result<usize> {
     let len = len as usize;
     if len <= STORAGE_MAX_BLOCKS * BLOCK_SIZE {
         return Ok(len);

@@ -8,3 +8,4 @@ pub mod programs;
 pub mod replay;
 pub mod server;
 pub mod storage;
+pub mod workers;

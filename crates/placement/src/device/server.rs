@@ -2,11 +2,12 @@
 //! when it is gone. The same code is a device process and a mount that takes the Service's part
 //! itself.
 
-use crate::device::calls::{self, DeviceEnd, SessionEnd};
+use crate::device::calls::{self, DeviceEnd, Refusals, SessionEnd};
 use crate::device::counts::Tally;
-use crate::device::programs::{Attached, Tokens};
+use crate::device::programs::Tokens;
 use crate::device::replay::Replay;
 use crate::device::storage::{OpenStorage, StorageSession};
+use crate::device::workers::{WorkerOptions, Workers};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_keys::Use;
@@ -57,6 +58,8 @@ pub struct ServerOptions {
     /// A folder for scratch files without names: of the table of grants, what does not fit into
     /// memory.
     pub scratch: PathBuf,
+    /// How programs are served.
+    pub workers: WorkerOptions,
 }
 
 impl Default for ServerOptions {
@@ -64,7 +67,8 @@ impl Default for ServerOptions {
         let clock = Arc::new(SystemClock::default());
         let (replay, names, storage, programs) = Default::default();
         let (patience, scratch) = (Duration::from_secs(5), env::temp_dir());
-        Self { patience, replay, clock, names, storage, programs, scratch }
+        let workers = WorkerOptions::default();
+        Self { patience, replay, clock, names, storage, programs, scratch, workers }
     }
 }
 
@@ -80,6 +84,8 @@ pub struct Server {
     hosts: Mutex<Vec<String>>,
     /// What those have granted to programs.
     tokens: Arc<Tokens>,
+    /// What serves those.
+    workers: Workers,
 }
 
 /// A Service in the hands of a session; gives the role back when it goes.
@@ -122,14 +128,24 @@ enum Ended {
 impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
-        let (tally, stopping, waiting, hosts) = Default::default();
+        let (stopping, waiting, hosts) = Default::default();
+        let tally = Arc::<Tally>::default();
         let tokens = Tokens::new(options.programs.clone(), options.scratch.clone()).into();
-        Self { media, options, tally, stopping, waiting, hosts, tokens }
+        let own = tally.clone();
+        let broke = Box::new(move |error: &Error| {
+            if matches!(error, Error::Corrupt { .. }) {
+                own.refused(&format!("what it sent: {error}"));
+            }
+            tracing::debug!(%error, "a program's connection broke");
+        });
+        let workers = Workers::new(options.workers, &tokens, broke);
+        Self { media, options, tally, stopping, waiting, hosts, tokens, workers }
     }
 
     /// Sessions end at the next boundary of a step; their hosts are told.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
+        self.workers.stop();
     }
 
     fn stopped(&self) -> bool {
@@ -152,7 +168,7 @@ impl Server {
             }
             Some(ToService::Storage { id, call: call @ StorageCall::Attach { .. } }) => {
                 self.waiting.fetch_sub(1, Ordering::AcqRel);
-                return self.attach(end, id, &call);
+                return self.attach(end, Some((id, call)));
             }
             Some(ToService::Storage { id, call }) => {
                 let opened = self.open_storage(call);
@@ -175,63 +191,21 @@ impl Server {
     }
 
     /// Serves one program, which has a token or is turned away: by a door for those alone, that no
-    /// host comes through. Its machine's key may be that of any line with the volume.
-    pub fn program(&self, mut end: DeviceEnd) {
-        if let Err(why) = self.allow(&end, Use::DirectPlane) {
-            return self.deny_a("program", &end, denied(why));
-        }
-        let until = Instant::now() + FIRST;
-        loop {
-            if self.stopped() || Instant::now() >= until {
-                return end.sender.close();
-            }
-            match end.receiver.recv(Some(POLL)) {
-                Ok(Received::Timeout) => {}
-                Ok(Received::Message(ToService::Storage {
-                    id,
-                    call: call @ StorageCall::Attach { .. },
-                })) => return self.attach(end, id, &call),
-                Ok(Received::Message(_)) => {
-                    let why = "here are programs served that a host has granted something";
-                    return self.deny_a("program", &end, denied(why.into()));
-                }
-                Ok(Received::Closed) => return end.sender.close(),
-                Err(error) => {
-                    self.broke(&error);
-                    return end.sender.close();
-                }
-            }
+    /// host comes through. Its machine's key may be that of any line with the volume. Returns when
+    /// a worker has it.
+    pub fn program(&self, end: DeviceEnd) {
+        match self.allow(&end, Use::DirectPlane) {
+            Ok(()) => self.attach(end, None),
+            Err(why) => self.deny_a("program", &end, denied(why)),
         }
     }
 
     /// Serves a program to which a host has granted blocks: `first` names the first grant.
-    fn attach(&self, mut end: DeviceEnd, id: u64, first: &StorageCall) {
-        let peer = end.peer.clone();
-        let attached = Attached::new(&self.tokens);
-        let opened = match first {
-            StorageCall::Attach { version, token, queue, life } => check_version(*version)
-                .map_err(|denied| denied.error)
-                .and_then(|()| attached.attach(token, *queue, *life)),
-            _ => Err(Error::Refused("its first call names no grant".into())),
-        };
-        let answer = match &opened {
-            Ok(answer) => answer.clone(),
-            Err(error) => {
-                self.refused(&format!("{peer}: a program is not served: {error}"));
-                StorageAnswer::Failed { error: error.clone() }
-            }
-        };
-        let sent = end.sender.send(FromService::Storage { id, answer });
-        if matches!(opened, Ok(StorageAnswer::Attached { .. })) && sent.is_ok() {
-            let refused = self.refusals(format!("{peer}: a program"));
-            let ended = calls::serve(&attached, &mut end, &|| self.stopped(), refused);
-            if let SessionEnd::Broke(error) = ended {
-                let why = self.broke(&error);
-                tracing::debug!(peer, why, "a program's connection broke");
-            }
+    fn attach(&self, end: DeviceEnd, first: Option<(u64, StorageCall)>) {
+        let refused = self.refusals(format!("{}: a program", end.peer));
+        if let Err(error) = self.workers.admit(end, first, (FIRST, refused)) {
+            self.refused(&error.to_string());
         }
-        attached.end();
-        end.sender.close();
     }
 
     /// May a machine that has a key have this of the volume (rule R52)?
@@ -278,7 +252,7 @@ impl Server {
     }
 
     /// Takes what a connection's calls may not ask. `whose` they are is said with it.
-    fn refusals(&self, whose: String) -> Box<dyn Fn(&Error) + Send + Sync> {
+    fn refusals(&self, whose: String) -> Refusals {
         let tally = self.tally.clone();
         Box::new(move |error| tally.refused(&format!("{whose}: {error}")))
     }
@@ -333,7 +307,7 @@ impl Server {
             tracing::info!(peer, "a host has its storage here");
             let refused = self.refusals(peer.clone());
             self.hosts.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
-            let ended = calls::serve(&session, &mut end, &|| self.stopped(), refused);
+            let ended = calls::serve(&session, &mut end, &|| self.stopped(), &refused);
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             hosts.iter().position(|host| *host == peer).map(|at| hosts.remove(at));
             drop(hosts);

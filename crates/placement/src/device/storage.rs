@@ -16,7 +16,6 @@ use siftfs_wire::{
     Access, GrantRun, STORAGE_MAX_DEVICES, StorageAnswer, StorageCall, StorageDevice, ToService,
     Token,
 };
-use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -84,22 +83,13 @@ impl StorageSession {
 }
 
 impl Answers for StorageSession {
-    type Later = Infallible;
     const WORKERS: usize = 8;
 
-    fn take(&self, message: ToService, line: &Arc<Line<Infallible>>) -> Taken {
+    fn take(&self, message: ToService, line: &Line<'_>) -> Taken {
         match message {
             ToService::Storage { id, call } => line.answer(id, self.carry_out(call)),
             _ => Err(calls::out_of_place()),
         }
-    }
-
-    fn resume(&self, later: Infallible, _line: &Arc<Line<Infallible>>) -> Taken {
-        match later {}
-    }
-
-    fn give_up(&self, later: Infallible) {
-        match later {}
     }
 }
 

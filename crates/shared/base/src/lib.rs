@@ -11,6 +11,7 @@ mod num;
 mod rangeset;
 mod rng;
 mod time;
+mod turnstile;
 
 pub use block::{LentBlock, SharedBlock};
 pub use checksum::checksum;
@@ -20,3 +21,4 @@ pub use num::*;
 pub use rangeset::{Blocks, Bytes, RangeSet};
 pub use rng::{Rng, mix};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};
+pub use turnstile::{Alone, Inside, Turnstile};

@@ -2,7 +2,10 @@
 
 use siftfs_base::{Error, Result};
 use siftfs_status::DeviceInfo;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::{Io, IoQueue};
 
 /// Part of the volume an I/O touches; statistics count by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -130,6 +133,17 @@ pub trait Device: Send + Sync {
     /// any of them may have been carried out. None is in flight any more when it returns.
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write(op.offset, op.data, false))
+    }
+    /// Begins a read or a write that ends while the caller does other things; `queue` tells how it
+    /// has ended, once. It is what [`Device::read`] and [`Device::write`] are, in no order with
+    /// others that have not ended.
+    ///
+    /// # Errors
+    /// The access itself: it cannot be begun so, and nothing was done. The caller makes it by those
+    /// two calls, which also say what is wrong with it.
+    fn begin(self: Arc<Self>, io: Io, queue: &mut IoQueue) -> std::result::Result<(), Io> {
+        let _ = queue;
+        Err(io)
     }
     /// Takes a role for this open device, waiting at most `patience` for another holder. Nothing
     /// happens if it has the role. A holder gives the role back by [`Device::unclaim`] or by

@@ -1,11 +1,11 @@
 //! Memory as a device.
 
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use siftfs_base::Result;
 
-use crate::{Device, Divisible, Image, WriteOp, check_bounds};
+use crate::{Device, Divisible, Image, Io, IoDone, IoKind, IoQueue, WriteOp, check_bounds};
 
 /// A device in memory that loses nothing while the process lives.
 ///
@@ -63,6 +63,18 @@ impl Device for MemDevice {
     fn flush(&self) -> Result<()> {
         Ok(())
     }
+
+    /// At once: it is a copy.
+    fn begin(self: Arc<Self>, io: Io, queue: &mut IoQueue) -> std::result::Result<(), Io> {
+        let Io { id, kind, offset, mut buf } = io;
+        let result = match kind {
+            IoKind::Read => self.read(offset, &mut buf),
+            IoKind::Write { durable } => self.write(offset, &buf, durable),
+        };
+        queue.tell(IoDone { id, buf, result });
+        Ok(())
+    }
+
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         for op in ops {
             check_bounds("write", self.size, op.offset, op.data.len())?;

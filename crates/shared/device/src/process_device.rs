@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
 
-use crate::{Device, DeviceInfo, Discards, Medium, ReadOp, Role, WriteOp, io_error};
+use crate::{Device, DeviceInfo, Discards, Io, IoQueue, Medium, ReadOp, Role, WriteOp, io_error};
 
 /// The holder of each role.
 #[derive(Default)]
@@ -121,6 +121,16 @@ impl Device for ProcessDevice {
     }
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         self.alive(|d| d.write_batch(ops))
+    }
+    /// For devices that carry it out at once: a process that dies does not wait for others.
+    fn begin(self: Arc<Self>, io: Io, queue: &mut IoQueue) -> std::result::Result<(), Io> {
+        let mut io = Some(io);
+        let begun = self.alive(|_| {
+            let io = io.take().expect("it is asked once");
+            Ok(self.shared.device.clone().begin(io, queue))
+        });
+        // One that is dead says so when it is asked to read or write.
+        begun.unwrap_or_else(|_| io.map_or(Ok(()), Err))
     }
     fn discards(&self) -> Option<Discards> {
         self.shared.device.discards()

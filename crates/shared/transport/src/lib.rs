@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod address;
+mod attend;
 mod channel;
 mod crossed;
 mod handshake;
@@ -44,6 +45,7 @@ pub use siftfs_keys::ServerTls;
 
 use siftfs_base::Result;
 use siftfs_codec::Protocol;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +65,24 @@ pub trait Sender<M>: Send + Sync {
     /// other thread is sending, and there is room. Never waits. False: it did not leave, for
     /// whatever reason; the connection is as it was, or broken as the next call will say.
     fn try_send(&self, message: M) -> bool;
+
+    /// Sends what fits now of `message`, behind what was kept before, keeps the rest, and answers how
+    /// many bytes are kept. Never waits. For connections that are attended ([`Receiver::attend`]);
+    /// others may wait, as [`Sender::send`] does.
+    ///
+    /// # Errors
+    /// As of [`Sender::send`].
+    fn post(&self, message: M) -> Result<usize> {
+        self.send(message).map(|()| 0)
+    }
+
+    /// Sends on what was kept, as much as fits now, and answers how many bytes are kept still.
+    ///
+    /// # Errors
+    /// As of [`Sender::send`].
+    fn push(&self) -> Result<usize> {
+        Ok(0)
+    }
 
     /// Says that nothing more will be sent. What was sent before arrives, then the peer's
     /// receiver answers [`Received::Closed`]. Nothing happens the second time, or on a connection
@@ -91,6 +111,47 @@ pub trait Receiver<M>: Send {
     /// refused, [`siftfs_base::Error::Corrupt`] for bytes that are no message; the same again on
     /// every later call. Messages that arrived whole before come first.
     fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<M>>;
+
+    /// The caller takes over the care for the connection, whose own thread ends, so that one thread
+    /// can have many. From now on it calls [`Receiver::tend`] at least four times a second, receives
+    /// with a timeout of zero, and sleeps by [`Receiver::arm`]. `None`: this kind of connection
+    /// cannot be waited for together with others, and is as it was.
+    ///
+    /// # Errors
+    /// There are no descriptors; the connection is as it was.
+    fn attend(&mut self) -> Result<Option<Awaited>> {
+        Ok(None)
+    }
+
+    /// Gets ready to sleep: true if nothing is there, and one of the descriptors can be read when
+    /// something is.
+    ///
+    /// # Errors
+    /// As of [`Receiver::recv`].
+    fn arm(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// A descriptor could be read. To be called before what is there is received.
+    ///
+    /// # Errors
+    /// As of [`Receiver::recv`].
+    fn woken(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Says that this side is there, if nothing was said for a while, and sends on what was kept.
+    /// Never waits.
+    fn tend(&mut self) {}
+}
+
+/// What one waits for who attends a connection.
+#[derive(Debug)]
+pub struct Awaited {
+    /// Can be read when something is there, or the peer has ended.
+    pub descriptors: Vec<OwnedFd>,
+    /// The first one can be written when there is room. Otherwise nothing tells of room.
+    pub tells_room: bool,
 }
 
 /// What [`Receiver::recv`] found.

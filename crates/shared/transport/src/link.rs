@@ -4,11 +4,12 @@
 //! message changes threads on its way. The connection's watch (`watch.rs`) sends heartbeats, and
 //! reads while no thread receives, so that a peer's silence is noticed by a side that only sends.
 
+use crate::attend::Kept;
 use crate::crossed::{Counters, Crossed};
 use crate::handshake::{Agreement, End};
 use crate::processors;
 use crate::watch::Watch;
-use crate::{Connection, Peer, Received, Receiver, Sender, TransportOptions};
+use crate::{Awaited, Connection, Peer, Received, Receiver, Sender, TransportOptions};
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_codec::frame::{
     self, Frame, FrameReader, HEADER_LEN, Kind, Limits, Sealer, Source, Step, weight,
@@ -16,6 +17,8 @@ use siftfs_codec::frame::{
 use siftfs_codec::{Encoded, Message, Protocol};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +48,12 @@ pub(crate) trait SendPipe: Send + 'static {
 pub(crate) trait RecvPipe: Source + Send + 'static {
     /// Sleeps until there may be more, at most `timeout`.
     fn wait(&mut self, timeout: Duration) -> Result<()>;
+    /// What can be read when there may be more.
+    fn awaited(&self) -> Result<Awaited>;
+    /// As [`Receiver::arm`].
+    fn arm(&mut self) -> Result<bool>;
+    /// As [`Receiver::woken`].
+    fn woken(&mut self) -> Result<()>;
     /// The blocks in these slots; a slot is given back when its block is dropped.
     fn borrow(&mut self, slots: &[u32]) -> Result<Vec<SharedBlock>>;
 }
@@ -64,20 +73,24 @@ pub(crate) struct Link<In, S, R> {
     pub tick: Duration,
     pub options: TransportOptions,
     limits: Limits,
-    broken: OnceLock<Error>,
+    pub broken: OnceLock<Error>,
     cut: Box<dyn Cut>,
-    crossed: Counters,
-    send: Mutex<SendState<S>>,
+    pub crossed: Counters,
+    /// Nobody may wait to send: the thread that does has others to attend.
+    attended: AtomicBool,
+    pub send: Mutex<SendState<S>>,
     recv: Mutex<RecvState<In, R>>,
 }
 
 pub(crate) struct SendState<S> {
-    pipe: S,
-    sealer: Sealer,
-    closed: bool,
+    pub pipe: S,
+    pub sealer: Sealer,
+    pub closed: bool,
     /// Why nothing can be sent any more. What the peer sent before it went can still be received.
-    failed: Option<Error>,
-    last: Instant,
+    pub failed: Option<Error>,
+    pub last: Instant,
+    /// What has to be sent before anything else.
+    pub kept: Kept,
 }
 
 pub(crate) struct RecvState<In, R> {
@@ -142,12 +155,14 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
         broken: OnceLock::new(),
         cut,
         crossed: Counters::default(),
+        attended: AtomicBool::new(false),
         send: Mutex::new(SendState {
             pipe: sender,
             sealer: Sealer::new(ours, &limits),
             closed: false,
             failed: None,
             last: now,
+            kept: Kept::default(),
         }),
         recv: Mutex::new(RecvState {
             pipe: receiver,
@@ -163,7 +178,7 @@ pub(crate) fn open<P: Protocol, Out: Message, In: Message>(
     });
     let watch = Arc::new(Watch::start(link.clone())?);
     let sender = Arc::new(LinkSender { link: link.clone(), _watch: watch.clone() });
-    let receiver = Box::new(LinkReceiver { link, _watch: watch });
+    let receiver = Box::new(LinkReceiver { link, watch });
     Ok(Connection { sender, receiver, peer, process, shares_memory: slots > 0, key })
 }
 
@@ -209,7 +224,9 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         let (_, inline) = blocks.split_at(lent.len());
         let header = out.sealer.seal(kind, &mut section, &lent, inline);
         self.crossed.sends(header.len() + section.len(), inline.len(), lent.len());
-        let mut slices = Vec::with_capacity(2 + inline.len());
+        let kept = mem::take(&mut out.kept);
+        let mut slices = Vec::with_capacity(3 + inline.len());
+        slices.extend(kept.slice());
         slices.push(IoSlice::new(&header));
         if !section.is_empty() {
             slices.push(IoSlice::new(&section));
@@ -305,15 +322,7 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         if self.broken.get().is_some() {
             return;
         }
-        if let Some(mut out) = try_lock(&self.send) {
-            // Half the interval: the next check is a tick away.
-            let able = !out.closed && out.failed.is_none();
-            let due = able && out.last.elapsed() >= self.options.heartbeat / 2;
-            if due && out.pipe.has_room(HEADER_LEN) {
-                // The next sender learns of a failure, and the receiver finds out by itself.
-                let _ = self.transmit(&mut out, Kind::Heartbeat, Encoded::default());
-            }
-        }
+        self.say_something();
         if let Some(mut back) = try_lock(&self.recv) {
             while !back.ended && !self.is_full(&back) {
                 let before = back.pending.len();
@@ -328,11 +337,54 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         }
     }
 
+    /// A heartbeat, if nothing was sent for a while. Behind what is kept there is none: that is
+    /// something, too.
+    pub fn say_something(&self) {
+        let Some(mut out) = try_lock(&self.send) else { return };
+        // Half the interval: the next check is a tick away.
+        let able = !out.closed && out.failed.is_none() && out.kept.is_empty();
+        let due = able && out.last.elapsed() >= self.options.heartbeat / 2;
+        if due && out.pipe.has_room(HEADER_LEN) {
+            // The next sender learns of a failure, and the receiver finds out by itself.
+            let _ = self.transmit(&mut out, Kind::Heartbeat, Encoded::default());
+        }
+    }
+
     /// The connection is not used any more.
     pub fn finish(&self) {
         if self.broken.get().is_none() {
             self.cut.end();
         }
+    }
+}
+
+impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
+    /// A message as it crosses.
+    ///
+    /// # Errors
+    /// Refused: it is longer than both sides agreed on.
+    fn encoded<Out: Message>(&self, message: &Out) -> Result<Encoded> {
+        let encoded = message.encode()?;
+        let (len, limit) =
+            (weight(encoded.head.len(), encoded.blocks.len()), self.limits.max_message);
+        if len > limit {
+            return Err(Error::Refused(format!(
+                "a message of {len} bytes to {}: both sides agreed on at most {limit}",
+                self.peer
+            )));
+        }
+        Ok(encoded)
+    }
+
+    fn may_send(&self, out: &SendState<S>) -> Result<()> {
+        self.check()?;
+        if let Some(e) = &out.failed {
+            return Err(e.clone());
+        }
+        if out.closed {
+            return Err(Error::Link(format!("to {}: this side has closed", self.peer)));
+        }
+        Ok(())
     }
 }
 
@@ -344,24 +396,25 @@ struct LinkSender<In, S, R> {
 impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSender<In, S, R> {
     fn send(&self, message: Out) -> Result<()> {
         let link = &*self.link;
-        let encoded = message.encode()?;
-        let (len, limit) =
-            (weight(encoded.head.len(), encoded.blocks.len()), link.limits.max_message);
-        if len > limit {
-            return Err(Error::Refused(format!(
-                "a message of {len} bytes to {}: both sides agreed on at most {limit}",
-                link.peer
-            )));
-        }
+        let encoded = link.encoded(&message)?;
         let mut out = lock(&link.send);
-        link.check()?;
-        if let Some(e) = &out.failed {
-            return Err(e.clone());
-        }
-        if out.closed {
-            return Err(Error::Link(format!("to {}: this side has closed", link.peer)));
-        }
+        link.may_send(&out)?;
         link.transmit(&mut out, Kind::Message, encoded)
+    }
+
+    fn post(&self, message: Out) -> Result<usize> {
+        let link = &*self.link;
+        let encoded = link.encoded(&message)?;
+        let mut out = lock(&link.send);
+        link.may_send(&out)?;
+        link.offer(&mut out, Kind::Message, encoded)
+    }
+
+    fn push(&self) -> Result<usize> {
+        let link = &*self.link;
+        let mut out = lock(&link.send);
+        link.may_send(&out)?;
+        link.send_kept(&mut out)
     }
 
     fn try_send(&self, message: Out) -> bool {
@@ -372,7 +425,7 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
             return false;
         }
         let Some(mut out) = try_lock(&link.send) else { return false };
-        let able = link.broken.get().is_none() && !out.closed && out.failed.is_none();
+        let able = link.may_send(&out).is_ok() && out.kept.is_empty();
         able && out.pipe.has_room(frame) && link.transmit(&mut out, Kind::Message, encoded).is_ok()
     }
 
@@ -380,8 +433,13 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
         let link = &*self.link;
         let mut out = lock(&link.send);
         let able = link.broken.get().is_none() && out.failed.is_none();
-        if !std::mem::replace(&mut out.closed, true) && able {
-            // A peer that is gone does not need to know; the receiver says why it went.
+        if mem::replace(&mut out.closed, true) || !able {
+            return;
+        }
+        // A peer that is gone does not need to know; the receiver says why it went.
+        if link.attended.load(Ordering::Acquire) {
+            let _ = link.offer(&mut out, Kind::End, Encoded::default());
+        } else {
             let _ = link.transmit(&mut out, Kind::End, Encoded::default());
         }
     }
@@ -398,7 +456,7 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
 
 struct LinkReceiver<In, S, R> {
     link: Arc<Link<In, S, R>>,
-    _watch: Arc<Watch>,
+    watch: Arc<Watch>,
 }
 
 impl<In: Message, S: SendPipe, R: RecvPipe> Receiver<In> for LinkReceiver<In, S, R> {
@@ -427,6 +485,29 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Receiver<In> for LinkReceiver<In, S,
             let most = left.unwrap_or(link.tick).min(link.tick);
             link.wait(&mut back, most).map_err(|e| link.broke(e))?;
         }
+    }
+
+    fn attend(&mut self) -> Result<Option<Awaited>> {
+        let awaited = lock(&self.link.recv).pipe.awaited()?;
+        self.watch.relieve();
+        self.link.attended.store(true, Ordering::Release);
+        Ok(Some(awaited))
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        let link = &*self.link;
+        let mut back = lock(&link.recv);
+        let idle = back.pending.is_empty() && !back.ended && link.broken.get().is_none();
+        if idle { back.pipe.arm().map_err(|e| link.broke(e)) } else { Ok(false) }
+    }
+
+    fn woken(&mut self) -> Result<()> {
+        let link = &*self.link;
+        lock(&link.recv).pipe.woken().map_err(|e| link.broke(e))
+    }
+
+    fn tend(&mut self) {
+        self.link.say_something();
     }
 }
 

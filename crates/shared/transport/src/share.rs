@@ -40,6 +40,11 @@ impl Bell {
         let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
+    /// Can be read when the bell has rung.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// Sleeps until the bell rings, something happens on `socket`, or the time is over.
     pub fn sleep(&self, socket: &Socket, timeout: Duration) -> io::Result<()> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];

@@ -6,6 +6,7 @@
 //! A block is copied once, into its slot, and read from there where it is needed. A block for which
 //! no slot is free goes through the ring instead, so no thread ever waits for slots.
 
+use crate::Awaited;
 use crate::channel::Channel;
 use crate::channel::socket::Socket;
 use crate::handshake::End;
@@ -13,6 +14,7 @@ use crate::link::{Cut, RecvPipe, SendPipe};
 use crate::mapping::{Arena, Mapping};
 use crate::ring::{Consumer, Producer};
 use crate::share::{Bell, Bells, Shared, failed};
+use rustix::fd::BorrowedFd;
 use siftfs_base::{BLOCK_SIZE, Error, LentBlock, Result, SharedBlock, corrupt};
 use siftfs_codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};
@@ -186,6 +188,25 @@ impl Source for ShmReceiver {
 }
 
 impl RecvPipe for ShmReceiver {
+    fn awaited(&self) -> Result<Awaited> {
+        let own =
+            |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|e| failed(&self.common.peer, &e));
+        let descriptors =
+            vec![own(self.words.descriptor())?, own(self.common.socket.descriptor())?];
+        Ok(Awaited { descriptors, tells_room: false })
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        if self.ended { Ok(false) } else { self.ring.may_sleep() }
+    }
+
+    fn woken(&mut self) -> Result<()> {
+        self.ring.awake();
+        let alive = self.words.quiet();
+        self.ended = self.ended || self.common.has_ended()? || !alive;
+        Ok(())
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         if !self.ended && self.ring.may_sleep()? {
             let slept = self.words.sleep(&self.common.socket, timeout);

@@ -3,14 +3,15 @@
 use crate::link::{Link, RecvPipe, SendPipe};
 use siftfs_base::{Error, Result};
 use siftfs_codec::Message;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Ends the thread, and then the connection, when the last half is dropped.
+/// Tends a connection until somebody else does, and ends it when the last half is dropped.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    finish: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Watch {
@@ -19,6 +20,7 @@ impl Watch {
         let stopped = stop.clone();
         // Twice per heartbeat and often enough for the stall.
         let pause = link.tick / 2;
+        let ends = link.clone();
         let run = move || {
             // A connection that has just begun has nothing to tend.
             std::thread::park_timeout(pause);
@@ -26,23 +28,30 @@ impl Watch {
                 link.tend();
                 std::thread::park_timeout(pause);
             }
-            link.finish();
         };
         let thread = std::thread::Builder::new()
             .name("siftfs-link".into())
             .spawn(run)
             .map_err(|e| Error::Refused(format!("cannot start a connection's thread: {e}")))?;
-        Ok(Self { stop, thread: Some(thread) })
+        let finish = Box::new(move || ends.finish());
+        Ok(Self { stop, thread: Mutex::new(Some(thread)), finish })
+    }
+
+    /// Ends the thread: somebody else tends the connection from now on.
+    pub fn relieve(&self) {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            // A failed assertion there has said what happened; there is nothing to add.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A failed assertion there has said what happened; there is nothing to add.
-            let _ = thread.join();
-        }
+        self.relieve();
+        (self.finish)();
     }
 }

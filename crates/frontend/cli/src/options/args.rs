@@ -354,7 +354,10 @@ pub struct Device {
     /// Memory that a checkpoint may take, at least 64M
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::given::parse_memory)]
     pub memory: u64,
-    /// How long to spin for a host's message before sleeping, in microseconds; 0 never spins
+    /// Threads that serve all programs' connections; default: the processors, and at least 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub workers: Option<u8>,
+    /// How long to spin for a message before sleeping, in microseconds; 0 never spins
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(0..=crate::options::given::MAX_SPIN))]
     pub spin: u64,

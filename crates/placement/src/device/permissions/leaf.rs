@@ -96,9 +96,17 @@ pub(super) struct Finding {
     pub owner: Owner,
     /// Blocks that are the owner's and were not written, in order; none meets another.
     pub unwritten: Vec<Range<u64>>,
+    /// What has to be read is not looked at, and said here.
+    pub at_once: bool,
+    pub missed: bool,
 }
 
 impl Finding {
+    /// Nothing is found yet.
+    pub fn of(owner: Owner, at_once: bool) -> Self {
+        Self { owner, unwritten: Vec::new(), at_once, missed: false }
+    }
+
     /// Are these blocks the owner's, which all have the entry?
     pub fn same(&mut self, entry: Entry, blocks: Range<u64>) -> bool {
         if !entry.is_of(self.owner) {

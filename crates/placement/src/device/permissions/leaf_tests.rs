@@ -66,7 +66,7 @@ fn parts_are_clipped() {
 fn what_was_not_written_is_found_in_ranges() {
     let (me, other) = (owner(1), owner(2));
     let [w, u] = [true, false].map(|written| Entry::new(me, written));
-    let mut finding = Finding { owner: me, unwritten: Vec::new() };
+    let mut finding = Finding::of(me, false);
     assert!(finding.each(&[w, u, u, w, u], 100));
     assert!(finding.same(u, 105..200));
     assert_eq!(finding.unwritten, [101..103, 104..200]);

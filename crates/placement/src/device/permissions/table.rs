@@ -204,21 +204,34 @@ impl Permissions {
     /// Refused: more than 262,144 blocks. I/O or corrupt: the scratch file did not give back what
     /// was written to it.
     pub fn check(&self, owner: Owner, blocks: Range<u64>) -> Result<Checked> {
+        self.find(&mut Finding::of(owner, false), blocks)
+    }
+
+    /// As [`Self::check`], of what is in memory. `None`: something would have to be read.
+    ///
+    /// # Errors
+    /// Refused: as of [`Self::check`].
+    pub fn check_at_once(&self, owner: Owner, blocks: Range<u64>) -> Result<Option<Checked>> {
+        let mut finding = Finding::of(owner, true);
+        let checked = self.find(&mut finding, blocks)?;
+        Ok(if finding.missed { None } else { Some(checked) })
+    }
+
+    fn find(&self, finding: &mut Finding, blocks: Range<u64>) -> Result<Checked> {
         if blocks.is_empty() || blocks.end > self.store.blocks {
             return Ok(Checked::Refused);
         }
         if blocks.end - blocks.start > MOST_CHECKED {
             return Err(no_blocks(blocks.start, blocks.end - blocks.start));
         }
-        let mut finding = Finding { owner, unwritten: Vec::new() };
         for number in blocks.start / LEAF_SPAN..blocks.end.div_ceil(LEAF_SPAN) {
             let start = blocks.start.max(number * LEAF_SPAN);
             let end = blocks.end.min((number + 1) * LEAF_SPAN);
-            if !self.look(&mut finding, number, start..end)? {
+            if !self.look(finding, number, start..end)? {
                 return Ok(Checked::Refused);
             }
         }
-        match finding.unwritten {
+        match std::mem::take(&mut finding.unwritten) {
             none if none.is_empty() => Ok(Checked::Written),
             some => Ok(Checked::Unwritten(some)),
         }
@@ -233,6 +246,10 @@ impl Permissions {
             Leaf::Hot(hot) => {
                 self.store.used.mark(hot.frame);
                 Ok(hot.entries.get(part).is_some_and(|e| finding.each(e, blocks.start)))
+            }
+            Leaf::Spilled(_) if finding.at_once => {
+                finding.missed = true;
+                Ok(false)
             }
             Leaf::Spilled(saved) => {
                 self.misses.fetch_add(1, Ordering::Relaxed);

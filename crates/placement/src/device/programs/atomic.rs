@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The redo lane, as one grant has it.
-pub(super) struct Redo {
+#[derive(Clone)]
+pub(crate) struct Redo {
     lane: Arc<RedoLane>,
     /// What the lane calls the grant.
     owner: u64,

@@ -1,12 +1,15 @@
 use super::*;
+use crate::device::calls::lock;
 use crate::device::programs::door_tests::*;
-use siftfs_base::{BLOCK_BYTES, BlockRun, Rng, SharedBlock};
+use crate::device::programs::request::MOST_WAITING;
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Rng, SharedBlock};
 use siftfs_device::Device;
 use siftfs_device_target::{Kind, Lines, Next, Queue, RequestOrder};
 use siftfs_transport::Received;
-use siftfs_wire::{PROTOCOL_VERSION, ProgramStatistics, QUEUE_WINDOW};
+use siftfs_wire::{PROTOCOL_VERSION, ProgramStatistics, QUEUE_WINDOW, ToService};
 use std::collections::HashSet;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 fn place(number: u64, first: u64) -> Place {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts since the start.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     queues: AtomicU64,
     requests: AtomicU64,
     groups: AtomicU64,

@@ -1,8 +1,8 @@
 //! A target that admits programs alone, on memory that can be made to wait, for tests.
 
-use crate::device::calls::{self, lock};
-use crate::device::programs::attached::Attached;
+use crate::device::calls::lock;
 use crate::device::programs::grants::{HostGrants, Tokens};
+use crate::device::workers::{WorkerOptions, Workers};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, Result};
 use siftfs_device::{Device, MemDevice};
 use siftfs_device_target::{Lines, Queue, RequestOrder, TargetPlace};
@@ -100,21 +100,29 @@ pub struct Door {
     ending: Arc<AtomicBool>,
     pub refused: Arc<AtomicUsize>,
     connections: Connections,
+    workers: Option<Arc<Workers>>,
     accepting: Option<JoinHandle<()>>,
     _dir: TempDir,
 }
 
 impl Door {
     pub fn new() -> Self {
+        Self::with(0)
+    }
+
+    /// With memory of this many bytes that both sides share.
+    pub fn with(shared_memory: u64) -> Self {
         let (tokens, dir) =
             (Arc::new(Tokens::new(None, std::env::temp_dir())), tempfile::tempdir().unwrap());
-        let options = TransportOptions { shared_memory: 0, ..TransportOptions::default() };
+        let options = TransportOptions { shared_memory, ..TransportOptions::default() };
         let address = siftfs_transport::Address::Unix(dir.path().join("door"));
         let listener = Listener::<BlockProtocol>::bind(&address, &options).unwrap();
         let place = TargetPlace { address, volume: "any".into(), options, secured: None };
         let (ending, refused) = <(Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
         let connections = Connections::default();
-        let own = (tokens.clone(), ending.clone(), refused.clone(), connections.clone());
+        let workers = WorkerOptions { workers: 2, ..WorkerOptions::default() };
+        let workers = Arc::new(Workers::new(workers, &tokens, Box::new(|_| ())));
+        let own = (workers.clone(), ending.clone(), refused.clone(), connections.clone());
         let accepting = thread::spawn(move || accept(&listener, &own));
         let grants = HostGrants::new(&tokens);
         Self {
@@ -124,6 +132,7 @@ impl Door {
             ending,
             refused,
             connections,
+            workers: Some(workers),
             accepting: Some(accepting),
             _dir: dir,
         }
@@ -162,31 +171,24 @@ impl Drop for Door {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
         self.accepting.take().unwrap().join().unwrap();
+        drop(self.workers.take());
     }
 }
 
-type Shared = (Arc<Tokens>, Arc<AtomicBool>, Arc<AtomicUsize>, Connections);
+type Shared = (Arc<Workers>, Arc<AtomicBool>, Arc<AtomicUsize>, Connections);
 
-fn accept(listener: &Listener<BlockProtocol>, (tokens, ending, refused, connections): &Shared) {
-    thread::scope(|scope| {
-        while !ending.load(Ordering::SeqCst) {
-            let Some(mut end) = listener.accept(Some(Duration::from_millis(20))).unwrap() else {
-                continue;
-            };
-            lock(connections).push(end.sender.clone());
-            let refused = refused.clone();
-            let refused = move |_: &Error| {
-                refused.fetch_add(1, Ordering::SeqCst);
-            };
-            scope.spawn(move || {
-                let attached = Attached::new(tokens);
-                let over = || ending.load(Ordering::SeqCst);
-                calls::serve(&attached, &mut end, &over, Box::new(refused));
-                attached.end();
-                end.sender.close();
-            });
-        }
-    });
+fn accept(listener: &Listener<BlockProtocol>, (workers, ending, refused, connections): &Shared) {
+    while !ending.load(Ordering::SeqCst) {
+        let Some(end) = listener.accept(Some(Duration::from_millis(20))).unwrap() else {
+            continue;
+        };
+        lock(connections).push(end.sender.clone());
+        let refused = refused.clone();
+        let refused = move |_: &Error| {
+            refused.fetch_add(1, Ordering::SeqCst);
+        };
+        drop(workers.admit(end, None, (PATIENCE, Box::new(refused))));
+    }
 }
 
 /// A connection that says what it likes.

@@ -41,7 +41,7 @@ struct Run {
 
 /// The fresh blocks of one grant. Most grants have none, and take no memory for that.
 #[derive(Default)]
-pub(super) struct Fresh {
+pub(crate) struct Fresh {
     /// How many there are: never fewer than the program may reach.
     blocks: AtomicU64,
     own: Mutex<Option<Box<Own>>>,

@@ -1,26 +1,29 @@
 //! One grant: what of the area it names, and what was done under it.
 //!
-//! A call's blocks are checked at its execution, under the lock of the grant's table, which is held
-//! until the I/O has ended. The end of a grant takes that lock to write: so nothing runs under a
-//! grant that has ended (rule R29).
+//! A call enters the grant before its blocks are checked, and leaves it when it is counted as
+//! carried out. The end of a grant waits for those inside, and lets nobody in meanwhile: so nothing
+//! runs under a grant that has ended (rule R29).
 
 use crate::device::calls;
-use crate::device::programs::attached::Request;
+use crate::device::programs::atomic::Redo;
+use crate::device::programs::counts::Counts;
+use crate::device::programs::entrance::{self, Entered, Entering, Entrance, Gate};
 use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::queue::Queue;
+use crate::device::programs::request::Request;
 use crate::device::programs::table::Table;
-use siftfs_base::{BLOCK_BYTES, Error, Result};
+use siftfs_base::{BLOCK_BYTES, Error, Inside, Result, Turnstile};
 use siftfs_device::{AlignedBuf, Device};
 use siftfs_wire::{Carried, StorageAnswer, Token};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock};
 
 /// Blocks that one program may read, and perhaps write.
-pub(super) struct Grant {
+pub(crate) struct Grant {
     pub token: Token,
-    /// Nothing, when the grant has ended.
-    table: RwLock<Option<Table>>,
+    /// The way to what it names.
+    entrance: Entrance<Table, Request>,
     /// It lasts no more, or is about to end.
     over: AtomicBool,
     /// It has ended, and what was written is durable.
@@ -33,17 +36,29 @@ pub(super) struct Grant {
     pub queue: Queue<Request>,
     /// Blocks that the file has not written before.
     pub fresh: Fresh,
-    /// Taken to read by writes of whole blocks, and to write by those that keep a part of one: what
-    /// they keep must not be older than a write beside them.
-    patching: RwLock<()>,
+    /// Writes of whole blocks enter it, and one that keeps a part of a block is alone: what it keeps
+    /// must not be older than a write beside it.
+    patching: OnceLock<Arc<Turnstile>>,
     /// Something was written since a host was told.
     pub written: AtomicBool,
     /// Something was written, not durably, since the last flush began.
     pub unflushed: AtomicBool,
 }
 
+/// Is inside a grant.
+pub(crate) type Within = Entered<Grant>;
+
+impl Gate for Grant {
+    type Granted = Table;
+    type Late = Request;
+
+    fn entrance(&self) -> &Entrance<Table, Request> {
+        &self.entrance
+    }
+}
+
 /// What a grant was, at its end.
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// Requests that waited, and are over.
     pub waited: Vec<Request>,
     /// Whether anything was written; of fresh blocks, which were.
@@ -55,10 +70,10 @@ impl Grant {
     pub fn new(token: Token, table: Table, fresh: Fresh) -> Self {
         let (over, flushed, watched, life) = Default::default();
         let (patching, written, unflushed) = Default::default();
-        let (table, queue) = (RwLock::new(Some(table)), Queue::new());
+        let (entrance, queue) = (Entrance::new(table), Queue::new());
         Self {
             token,
-            table,
+            entrance,
             over,
             flushed,
             watched,
@@ -76,9 +91,52 @@ impl Grant {
         !self.over.load(Ordering::Acquire)
     }
 
-    /// What is granted, which does not end as long as this is held.
-    pub fn table(&self) -> RwLockReadGuard<'_, Option<Table>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    /// A request whose turn it is comes to what is granted, which does not end before it leaves.
+    pub fn enter(self: &Arc<Self>, request: Request) -> Entering<Self> {
+        entrance::enter(self, request)
+    }
+
+    /// What is granted, which does not end as long as this is held. An end that has begun is waited
+    /// for; then there is nothing.
+    pub fn inside(self: &Arc<Self>) -> Option<Within> {
+        entrance::inside(self)
+    }
+
+    /// Drops the transactions of atomic writes that run. If it ends, its end does that.
+    pub fn abort_all(self: &Arc<Self>) {
+        let table = entrance::try_inside(self);
+        table.iter().flat_map(|table| &table.redo).for_each(Redo::abort_all);
+    }
+
+    /// Its queue has this life; whether there was an older one.
+    pub fn begins_life(&self, life: u64, counts: &Counts) -> bool {
+        match self.life.fetch_max(life, Ordering::AcqRel) {
+            0 => counts.opened(),
+            before if before < life => {
+                counts.further_life();
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// A write has ended. What failed may have been written in part.
+    pub fn wrote(&self, durable: bool, well: bool) {
+        self.written.store(true, Ordering::Release);
+        if !durable || !well {
+            self.unflushed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Enters what keeps writes of parts of blocks alone, if that can be done at once.
+    pub fn beside(&self) -> Option<Inside> {
+        self.patching().try_enter()
+    }
+
+    /// What keeps a write of a part of a block alone. It is made when something is written.
+    fn patching(&self) -> &Arc<Turnstile> {
+        self.patching.get_or_init(Arc::default)
     }
 
     /// Reads at a byte of the device. Fresh blocks that were not written are zeros.
@@ -150,7 +208,7 @@ impl Grant {
         let whole = |at: u64| (at - table.area.start).is_multiple_of(BLOCK_BYTES);
         let end = place + data.len() as u64;
         if whole(place) && whole(end) {
-            let _beside = self.patching.read().unwrap_or_else(PoisonError::into_inner);
+            let _beside = self.patching().enter();
             table.device.write(place, data, durable)?;
             return self.note(table, place..end, durable);
         }
@@ -158,7 +216,7 @@ impl Grant {
         let behind = table.area.start + (end - table.area.start).next_multiple_of(BLOCK_BYTES);
         let len = usize::try_from(behind - start).map_err(|_| too_long())?;
         let mut blocks = AlignedBuf::zeroed(len);
-        let _alone = self.patching.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.patching().alone();
         self.fill(table, start, &mut blocks)?;
         let skip = usize::try_from(place - start).unwrap_or(len);
         blocks.iter_mut().skip(skip).zip(data).for_each(|(to, from)| *to = *from);
@@ -168,9 +226,8 @@ impl Grant {
 
     /// Makes durable what was answered, and says whether anything was written since it was said
     /// last; of fresh blocks, which were.
-    pub fn settle(&self) -> Result<(bool, Report)> {
-        let table = self.table();
-        match &*table {
+    pub fn settle(self: &Arc<Self>) -> Result<(bool, Report)> {
+        match self.inside() {
             Some(table) => self.settle_on(Some(&*table.device)),
             None => Ok((false, Report::default())),
         }
@@ -199,18 +256,24 @@ impl Grant {
     /// report, it is asked again, of a grant that has ended.
     pub fn end(&self) -> Ended {
         self.over.store(true, Ordering::Release);
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        // What waits for the end may rely on what was written, so it waits for the flush, too.
-        let waited = self.queue.close();
-        match table.take() {
-            Some(ended) => {
-                let drained = ended.drain();
-                let settled = drained.and_then(|()| self.settle_on(Some(&*ended.device)));
-                self.flushed.store(settled.is_ok(), Ordering::Release);
-                Ended { waited, settled }
-            }
-            None => Ended { waited, settled: self.settle_on(None) },
+        let ((mut waited, settled), late) = self.entrance.end(|table| {
+            // What waits for the end may rely on what was written, so it waits for the flush, too.
+            let waited = self.queue.close();
+            let Some(table) = table else { return (waited, self.settle_on(None)) };
+            let settled = table.drain().and_then(|()| self.settle_on(Some(&*table.device)));
+            self.flushed.store(settled.is_ok(), Ordering::Release);
+            (waited, settled)
+        });
+        for request in late {
+            request.has_ended();
+            waited.push(request);
         }
+        Ended { waited, settled }
+    }
+
+    /// Is there nothing more that its end does?
+    pub fn is_over(&self) -> bool {
+        self.entrance.has_ended()
     }
 
     /// What was carried out of its last life, when it has ended, which is waited for.
@@ -218,7 +281,7 @@ impl Grant {
     /// # Errors
     /// Refused: what was written may not be durable.
     pub fn has_ended(&self) -> Result<Carried> {
-        let _ended = self.table();
+        self.entrance.wait_for_end();
         match self.flushed.load(Ordering::Acquire) {
             true => Ok(self.queue.told()),
             false => Err(Error::Refused("nothing is granted so".into())),

@@ -4,10 +4,10 @@
 use crate::device::calls::lock;
 use crate::device::permissions::{Memory, Owner, Permissions};
 use crate::device::programs::atomic::Redo;
-use crate::device::programs::attached::dismiss;
 use crate::device::programs::counts::Counts;
 use crate::device::programs::fresh::{Fresh, Report};
 use crate::device::programs::grant::{Ended, Grant};
+use crate::device::programs::request::dismiss;
 use crate::device::programs::table::Table;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result};
 use siftfs_device::Device;

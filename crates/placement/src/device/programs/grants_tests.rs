@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::programs::attached::by_grant;
+use crate::device::programs::request::by_grant;
 use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
 use siftfs_device::{FaultDevice, MemDevice};
 use siftfs_wire::{StorageAnswer, StorageCall};
@@ -9,8 +9,9 @@ use std::time::Duration;
 const AREA: Range<u64> = 10 * BLOCK_BYTES..110 * BLOCK_BYTES;
 
 /// One call under a grant.
-fn carry_out(grant: &Grant, call: StorageCall) -> Result<StorageAnswer> {
-    by_grant(grant, &grant.table(), call)
+fn carry_out(grant: &Arc<Grant>, call: StorageCall) -> Result<StorageAnswer> {
+    let table = grant.inside().ok_or(Error::Posix(libc::ESTALE))?;
+    by_grant(grant, &table, &call)
 }
 
 fn run(block: u64, len: u64) -> GrantRun {

@@ -4,13 +4,18 @@ mod atomic;
 mod attached;
 mod counts;
 #[cfg(test)]
-mod door_tests;
+pub(crate) mod door_tests;
+mod entrance;
 mod fresh;
 mod grant;
 mod grants;
 pub mod queue;
+mod request;
 mod table;
 
-pub(crate) use attached::Attached;
+pub(crate) use attached::{Attached, Attaching, Opening};
+pub(crate) use entrance::Entering;
 pub(crate) use fresh::Report;
+pub(crate) use grant::Within;
 pub(crate) use grants::{HostGrants, Settled, Tokens};
+pub(crate) use request::{Access, Line, Plan, Request, plan};

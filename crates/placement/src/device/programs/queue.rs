@@ -91,6 +91,32 @@ impl<T: Waits> Queue<T> {
     /// Refused: there is a newer life. `EAGAIN`: this one has ended, or something ran for longer
     /// than `term`. `ESTALE`: there is no further one.
     pub fn attach(&self, life: u64, term: Duration) -> (Vec<T>, Result<Carried>) {
+        let (over, begun) = self.begin_life(life);
+        match begun {
+            Err(error) => return (over, Err(error)),
+            Ok(Some(carried)) => return (over, Ok(carried)),
+            Ok(None) => {}
+        }
+        let begun = Instant::now();
+        let mut order = lock(&self.order);
+        loop {
+            let left = term.saturating_sub(begun.elapsed());
+            match order.begin_drained(life) {
+                Some(carried) => return (over, carried),
+                None if left.is_zero() => return (over, Err(Error::Posix(libc::EAGAIN))),
+                None => {}
+            }
+            let woken = self.drained.wait_timeout(order, left);
+            order = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// As [`Queue::attach`], without the wait: `None` if something runs that began before. Then
+    /// [`Queue::drained`] is asked until it says that nothing does.
+    ///
+    /// # Errors
+    /// As of [`Queue::attach`].
+    pub fn begin_life(&self, life: u64) -> (Vec<T>, Result<Option<Carried>>) {
         let mut order = lock(&self.order);
         if order.life == u64::MAX {
             return (Vec::new(), Err(Error::Posix(libc::ESTALE)));
@@ -100,24 +126,19 @@ impl<T: Waits> Queue<T> {
         }
         if life == order.life {
             let lasts = order.is_of(life).map_err(|_| Error::Posix(libc::EAGAIN));
-            return (Vec::new(), lasts.map(|()| order.told()));
+            return (Vec::new(), lasts.map(|()| Some(order.told())));
         }
         let over = order.end();
         order.life = life;
-        let begun = Instant::now();
-        while order.running > 0 {
-            let left = term.saturating_sub(begun.elapsed());
-            let woken = self.drained.wait_timeout(order, left);
-            order = woken.unwrap_or_else(PoisonError::into_inner).0;
-            if order.life == u64::MAX {
-                return (over, Err(Error::Posix(libc::ESTALE)));
-            }
-            if order.life != life || (order.running > 0 && left.is_zero()) {
-                return (over, Err(Error::Posix(libc::EAGAIN)));
-            }
-        }
-        order.ended = false;
-        (over, Ok(order.told()))
+        (over, order.begin_drained(life).transpose())
+    }
+
+    /// Whether a life that [`Queue::begin_life`] has begun has nothing to wait for any more.
+    ///
+    /// # Errors
+    /// `EAGAIN`: it has ended. `ESTALE`: there is no further one.
+    pub fn drained(&self, life: u64) -> Option<Result<Carried>> {
+        lock(&self.order).begin_drained(life)
     }
 
     /// A request of this life comes.
@@ -204,6 +225,18 @@ impl<T: Waits> Queue<T> {
 impl<T: Waits> Order<T> {
     fn is_of(&self, life: u64) -> Result<()> {
         if self.life == life && !self.ended { Ok(()) } else { Err(Error::Posix(libc::ESTALE)) }
+    }
+
+    /// Begins a life, if nothing runs of those before.
+    fn begin_drained(&mut self, life: u64) -> Option<Result<Carried>> {
+        match self.life {
+            u64::MAX => return Some(Err(Error::Posix(libc::ESTALE))),
+            newest if newest != life => return Some(Err(Error::Posix(libc::EAGAIN))),
+            _ if self.running > 0 => return None,
+            _ => {}
+        }
+        self.ended = false;
+        Some(Ok(self.told()))
     }
 
     fn end(&mut self) -> Vec<T> {

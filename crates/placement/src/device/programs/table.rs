@@ -10,7 +10,8 @@ use siftfs_wire::AtomicRun;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(super) struct Table {
+#[derive(Clone)]
+pub(crate) struct Table {
     pub device: Arc<dyn Device>,
     /// Where the area lies on the device.
     pub area: Range<u64>,
@@ -34,6 +35,24 @@ impl Table {
             return Err(refuse());
         }
         self.area.start.checked_add(offset).ok_or_else(refuse)
+    }
+
+    /// As [`Table::place`], without a wait. `None`: something has to be read for that, or a block was
+    /// not written where that is of account.
+    pub fn place_at_once(&self, offset: u64, len: u64, written: bool) -> Result<Option<u64>> {
+        let refuse = || Error::Refused(format!("{len} bytes at byte {offset} of the area"));
+        let end = offset.checked_add(len).ok_or_else(refuse)?;
+        let blocks = blocks_of(&(offset..end));
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        match self.permissions.check_at_once(self.owner, blocks)? {
+            None => return Ok(None),
+            Some(Checked::Refused) => return Err(refuse()),
+            Some(Checked::Unwritten(_)) if written => return Ok(None),
+            Some(_) => {}
+        }
+        self.area.start.checked_add(offset).map(Some).ok_or_else(refuse)
     }
 
     /// Those of the blocks of these bytes of the area that were not written, in order.

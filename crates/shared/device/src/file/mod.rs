@@ -9,6 +9,7 @@ mod locks;
 mod medium;
 mod options;
 mod pace;
+mod under_way;
 mod uring;
 mod users;
 
@@ -17,19 +18,21 @@ pub use exclusive::{is_hosted, open_exclusive, open_for_service, preallocate, re
 pub(crate) use locks::{Hold, unlock};
 pub(crate) use medium::file_system;
 pub use options::{DurableWrite, FileOptions};
+pub(crate) use under_way::Ring;
 
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use siftfs_base::Result;
+use siftfs_base::{Result, Turnstile};
 
 use crate::{
-    AlignedBuf, Device, DeviceInfo, Discards, ReadOp, Role, WriteOp, check_bounds, io_error,
+    AlignedBuf, Device, DeviceInfo, Discards, Io, IoQueue, ReadOp, Role, WriteOp, check_bounds,
+    io_error,
 };
 use align::Align;
 use exclusive::Below;
@@ -68,7 +71,7 @@ pub struct FileDevice {
     shrank: AtomicBool,
     pace: Pace,
     /// Aligned writes share it; a read-modify-write of partial units has it alone.
-    partial: RwLock<()>,
+    partial: Arc<Turnstile>,
 }
 
 impl FileDevice {
@@ -110,7 +113,7 @@ impl FileDevice {
             flush: FlushGate::default(),
             shrank: AtomicBool::new(false),
             pace: Pace::new(),
-            partial: RwLock::new(()),
+            partial: Arc::default(),
         })
     }
 
@@ -168,7 +171,7 @@ impl FileDevice {
                 self.write_bounced(op.offset, op.data)?;
             }
         }
-        let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+        let _shared = self.partial.enter();
         rings.run(self.file.as_fd(), &mut jobs)
     }
 
@@ -187,7 +190,7 @@ impl FileDevice {
     /// Writes without any promise of durability.
     fn write_plain(&self, offset: u64, data: &[u8]) -> Result<()> {
         if self.fits(offset, data) {
-            let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+            let _shared = self.partial.enter();
             return io::write_all(&self.file, offset, data);
         }
         self.write_bounced(offset, data)
@@ -201,13 +204,13 @@ impl FileDevice {
             let at = offset + done as u64;
             let part = &data[done..data.len().min(done + BOUNCE)];
             if align.range(at, part.len()) {
-                let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+                let _shared = self.partial.enter();
                 io::write_all(&self.file, at, &AlignedBuf::copy_of(part))?;
             } else {
                 let (start, len) = align.around(at, part.len());
                 let skip = (at - start) as usize;
                 let mut bounce = AlignedBuf::zeroed(len);
-                let _alone = self.partial.write().unwrap_or_else(PoisonError::into_inner);
+                let _alone = self.partial.alone();
                 io::read_all(&self.file, start, &mut bounce)?;
                 bounce[skip..skip + part.len()].copy_from_slice(part);
                 io::write_all(&self.file, start, &bounce)?;
@@ -229,7 +232,7 @@ impl FileDevice {
             self.write_bounced(offset, data)?;
             return self.sync();
         };
-        let shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.partial.enter();
         // Without direct I/O an error of the page cache's writeback is reported to one caller
         // only, so that every sync has to go through the gate.
         let way = if self.is_direct() { self.durable.0 } else { DurableWrite::WriteThenSync };
@@ -371,6 +374,10 @@ impl Device for FileDevice {
         } else {
             self.write_together(ops)
         }
+    }
+
+    fn begin(self: Arc<Self>, io: Io, queue: &mut IoQueue) -> std::result::Result<(), Io> {
+        self.begin_one(io, queue)
     }
 
     fn claim(&self, role: Role, patience: Duration) -> Result<()> {

@@ -184,7 +184,7 @@ fn setup_error(e: &std::io::Error) -> siftfs_base::Error {
     io_error("io_uring", 0, 0, e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-fn new_ring(depth: u32) -> std::io::Result<IoUring> {
+pub(super) fn new_ring(depth: u32) -> std::io::Result<IoUring> {
     // Two entries at least, for a linked pair. Completions are only read when waiting, so that
     // interrupting the thread for them is wasted; kernels before 5.19 do not know this.
     let entries = depth.max(2);
@@ -196,7 +196,7 @@ fn new_ring(depth: u32) -> std::io::Result<IoUring> {
 
 /// Submits what is queued and waits for `want` completions; may return early, with what is not
 /// submitted still queued.
-fn submit_and_wait(ring: &IoUring, want: usize) {
+pub(super) fn submit_and_wait(ring: &IoUring, want: usize) {
     let result = ring.submit_and_wait(want).map_err(|e| e.raw_os_error());
     match result {
         Ok(_) | Err(Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}

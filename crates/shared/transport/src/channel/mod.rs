@@ -6,6 +6,8 @@ pub(crate) mod secret;
 pub(crate) mod socket;
 pub(crate) mod stream;
 
+use crate::Awaited;
+use rustix::fd::BorrowedFd;
 use siftfs_codec::frame::Took;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -21,6 +23,24 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
     /// Sends of what was taken as much as fits now, and says whether that was all.
     fn flush(&self) -> io::Result<bool>;
+
+    /// Can be read, or written, when the two calls that wait would return.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// What one waits for who sleeps with others.
+    fn awaited(&self) -> io::Result<Awaited> {
+        Ok(Awaited { descriptors: vec![self.descriptor().try_clone_to_owned()?], tells_room: true })
+    }
+
+    /// Gets ready for such a sleep: true if nothing is there.
+    fn arm(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Something of what was waited for is there.
+    fn woken(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Sleeps until there is something to read, or may be.
     fn wait_readable(&self, timeout: Duration) -> io::Result<()>;

@@ -4,9 +4,10 @@
 //! Both directions share the queue pair's completions. A thread that looks for its own takes those
 //! of the other direction, too, and then rings for a thread that sleeps there.
 
+use crate::Awaited;
 use crate::channel::Channel;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use siftfs_codec::frame::Took;
 use siftfs_rdma::{Changed, Flow, Queue};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -109,7 +110,7 @@ impl<C: Channel + AsFd, Q: Queue> Rdma<C, Q> {
 
     /// As [`Rdma::pumped`], with the event that woke this thread, if one did. Another one is asked
     /// for, for all that sleep.
-    fn woken(&self) -> MutexGuard<'_, State<Q>> {
+    fn wakes(&self) -> MutexGuard<'_, State<Q>> {
         let mut state = self.state();
         let changed = state.flow.wake();
         self.ring(&state, changed);
@@ -118,7 +119,7 @@ impl<C: Channel + AsFd, Q: Queue> Rdma<C, Q> {
 
     /// Sleeps until there is what a thread waits for, or may be.
     fn sleep(&self, who: For, timeout: Duration) -> io::Result<()> {
-        let mut state = self.woken();
+        let mut state = self.wakes();
         if state.is_there(who) {
             return Ok(());
         }
@@ -135,7 +136,7 @@ impl<C: Channel + AsFd, Q: Queue> Rdma<C, Q> {
             let _ = rustix::io::read(self.bell(who), &mut [0; 8]);
         }
         let ended = below && self.has_ended()?;
-        let mut state = self.woken();
+        let mut state = self.wakes();
         *state.sleeps(who) = false;
         state.ended |= ended;
         slept
@@ -180,6 +181,35 @@ impl<C: Channel + AsFd, Q: Queue + 'static> Channel for Rdma<C, Q> {
         Ok(true)
     }
 
+    /// What tells that the peer has ended.
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.below.as_fd()
+    }
+
+    fn awaited(&self) -> io::Result<Awaited> {
+        let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned();
+        let [completions, bell] = [self.completions.as_fd(), self.readers.as_fd()];
+        let descriptors = vec![own(completions)?, own(bell)?, own(self.below.as_fd())?];
+        Ok(Awaited { descriptors, tells_room: false })
+    }
+
+    fn arm(&self) -> io::Result<bool> {
+        let mut state = self.wakes();
+        let idle = !state.is_there(For::Bytes);
+        state.reader_sleeps = idle;
+        Ok(idle)
+    }
+
+    fn woken(&self) -> io::Result<()> {
+        // It has rung, or has not.
+        let _ = rustix::io::read(&self.readers, &mut [0; 8]);
+        let ended = self.has_ended()?;
+        let mut state = self.wakes();
+        state.reader_sleeps = false;
+        state.ended |= ended;
+        Ok(())
+    }
+
     fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
         self.sleep(For::Bytes, timeout)
     }
@@ -206,7 +236,7 @@ impl<C: Channel + AsFd, Q: Queue + 'static> Channel for Rdma<C, Q> {
     fn end(&self, patience: Duration) {
         let deadline = Instant::now() + LAST_WORDS.max(patience);
         while Instant::now() < deadline {
-            let state = self.woken();
+            let state = self.wakes();
             if state.ended || state.flow.is_through() {
                 break;
             }

@@ -100,6 +100,10 @@ impl Channel for Secret {
         self.push(&mut self.tls())
     }
 
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.descriptor()
+    }
+
     fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
         self.socket.wait_readable(timeout)
     }

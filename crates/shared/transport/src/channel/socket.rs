@@ -98,6 +98,10 @@ impl Channel for Socket {
         Ok(true)
     }
 
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
         wait(&mut [PollFd::new(&self.fd, PollFlags::IN)], timeout)
     }

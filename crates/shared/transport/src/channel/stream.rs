@@ -1,6 +1,7 @@
 //! Frames over a stream: a socket, unix or TCP, or TLS over one. Blocks travel inline; they are
 //! sent from where they lie and received into where they stay.
 
+use crate::Awaited;
 use crate::channel::Channel;
 use crate::link::{Cut, RecvPipe, SendPipe};
 use siftfs_base::{Error, Result, SharedBlock};
@@ -113,6 +114,18 @@ impl<C: Channel> Source for StreamReceiver<C> {
 impl<C: Channel> RecvPipe for StreamReceiver<C> {
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         self.channel.wait_readable(timeout).map_err(|e| failed(&self.peer, &e))
+    }
+    fn awaited(&self) -> Result<Awaited> {
+        self.channel.awaited().map_err(|e| failed(&self.peer, &e))
+    }
+    fn arm(&mut self) -> Result<bool> {
+        if self.start != self.end {
+            return Ok(false);
+        }
+        self.channel.arm().map_err(|e| failed(&self.peer, &e))
+    }
+    fn woken(&mut self) -> Result<()> {
+        self.channel.woken().map_err(|e| failed(&self.peer, &e))
     }
     fn borrow(&mut self, slots: &[u32]) -> Result<Vec<SharedBlock>> {
         assert!(slots.is_empty(), "a stream has no slots, and frames were checked for it");

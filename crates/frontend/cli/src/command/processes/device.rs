@@ -70,13 +70,21 @@ pub fn device(a: &Device) -> Outcome {
     let (storage, programs) = (Some(storage), doors.programs());
     let scratch = scratch(a)?;
     let more = ServerOptions::default();
-    let serving = ServerOptions { replay, names, storage, programs, scratch, ..more };
+    let workers = workers(a);
+    let serving = ServerOptions { replay, names, storage, programs, scratch, workers, ..more };
     let server = Arc::new(Server::new(Box::new(open), serving));
     announce(a, &uuid, &doors)?;
     serve(&server, doors, &ending)?;
     tracing::info!("ended");
     drop((quota, memory));
     Ok(0)
+}
+
+/// How programs are served.
+fn workers(a: &Device) -> WorkerOptions {
+    let usual = WorkerOptions::default();
+    let workers = a.workers.map_or(usual.workers, usize::from);
+    WorkerOptions { workers, spin: Duration::from_micros(a.spin) }
 }
 
 /// Where scratch files are made.
