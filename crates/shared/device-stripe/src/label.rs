@@ -2,6 +2,7 @@
 
 use crate::geometry::Geometry;
 use siftfs_base::{Error, Result, checksum, corrupt};
+use siftfs_device::Device;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -88,6 +89,19 @@ impl Label {
         }
         Ok(Some(Self { set: raw.set, index, geometry }))
     }
+}
+
+/// Does the device begin as a member of a striped volume does? Its label may be damaged.
+///
+/// # Errors
+/// I/O errors.
+pub fn is_member(device: &dyn Device) -> Result<bool> {
+    let mut bytes = [0; MAGIC.len()];
+    if device.size() < LABEL_LEN as u64 {
+        return Ok(false);
+    }
+    device.read(0, &mut bytes)?;
+    Ok(bytes == MAGIC)
 }
 
 #[cfg(test)]

@@ -75,3 +75,14 @@ fn nonsense_is_refused() {
         assert!(matches!(found, Err(Error::Corrupt { .. })), "{at}: {found:?}");
     }
 }
+
+#[test]
+fn a_member_is_known_by_its_begin() {
+    let device = siftfs_device::MemDevice::new(LABEL_LEN as u64);
+    assert_eq!(is_member(&device), Ok(false));
+    let mut bytes = label().encode();
+    bytes[LABEL_LEN - 1] ^= 1;
+    device.write(0, &bytes, false).unwrap();
+    assert_eq!(is_member(&device), Ok(true), "also a damaged one");
+    assert_eq!(is_member(&siftfs_device::MemDevice::new(8)), Ok(false));
+}

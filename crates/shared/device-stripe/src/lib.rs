@@ -15,5 +15,6 @@ mod place;
 
 pub use device::StripedDevice;
 pub use geometry::{DATA_BEGIN, DEFAULT_UNIT, Geometry, MAX_MEMBERS, MAX_UNIT, MIN_UNIT};
+pub use label::is_member;
 pub use member::Member;
 pub use place::{StripePlace, parts_of, principal};
