@@ -25,6 +25,7 @@ pub use options::{
     RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
+pub use siftfs_device_stripe::{StripePlace, StripedDevice, parts_of, principal};
 pub use siftfs_device_target::TargetPlace;
 pub use siftfs_log::JournalData;
 pub use siftfs_registry::LogsPlace;

@@ -29,6 +29,9 @@ pub struct MkfsOptions {
     pub journal_data: JournalData,
     /// Where the log goes, if on a file or device of its own.
     pub log: Option<PathBuf>,
+    /// Bytes of a turn of a striped volume's members: a power of two, 64 KiB to 64 MiB; `None`:
+    /// 1 MiB. Refused for a volume on one device.
+    pub stripe_unit: Option<u64>,
     /// Where the record area goes, if the volume shall have one.
     pub record_area_at: Option<BytePlace>,
     /// Bytes of the record area, its header included; `None`: [`RECORD_AREA`] for a file that is

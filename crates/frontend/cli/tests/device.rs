@@ -21,6 +21,8 @@ mod sections;
 mod stopped;
 #[path = "device/storage.rs"]
 mod storage;
+#[path = "device/stripes.rs"]
+mod stripes;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 #[path = "device/transports.rs"]

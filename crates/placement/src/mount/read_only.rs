@@ -5,6 +5,7 @@ use crate::options::OpenOptions;
 use crate::volume::media::{OpenedMedia, open_media, open_media_for};
 use siftfs_base::{Error, Result};
 use siftfs_device::BytePlace;
+use siftfs_device_stripe::parts_of;
 use siftfs_volume::Media;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -22,8 +23,8 @@ pub(crate) fn open_to_serve(path: &Path, opts: &OpenOptions) -> Result<(OpenedMe
         Err(_) => open_media_for(path, opts, false).map(|o| o.places).unwrap_or_default(),
     };
     let area = places.record_area.as_ref().and_then(BytePlace::path);
-    let all = [Some(path), places.log.as_deref(), area];
-    let protected = all.into_iter().flatten().find(|p| is_protected(p));
+    let others = [places.log.as_deref(), area].into_iter().flatten().map(Path::to_owned);
+    let protected = parts_of(path).into_iter().chain(others).find(|p| is_protected(p));
     match (protected, opts.read_only) {
         (None, _) => Ok((opened?, true)),
         (Some(_), true) => {

@@ -10,6 +10,7 @@ use crate::volume::mkfs::with_places;
 use crate::volume::place::{new_log, require_apart};
 use siftfs_base::{BLOCK_BYTES, Clock, Error, Result, SystemClock};
 use siftfs_device::{Device, FileOptions, RegionDesc, RegionKind, Storage, open_exclusive};
+use siftfs_device_stripe::StripePlace;
 use siftfs_ext4::{Fs, set_own_bytes};
 use siftfs_log::{LINK_LEN, show_uuid};
 use siftfs_volume::{AreaSuper, Media, erase_headers, erase_record_area, read_headers};
@@ -44,6 +45,11 @@ pub fn adopt(
     opts: &MkfsOptions,
     progress: Progress<'_>,
 ) -> Result<MkfsReport> {
+    if StripePlace::parse(path).is_some() {
+        let what = "a file system on one device is not turned into stripes: siftfs mkfs makes a striped \
+                    volume";
+        return Err(Error::Refused(what.into()));
+    }
     require_apart(path, log)?;
     let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
     let len = adoptable(&area)?;

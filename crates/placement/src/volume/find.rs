@@ -7,6 +7,7 @@
 
 use siftfs_base::{BLOCK_SIZE, Error, Result};
 use siftfs_device::{BytePlace, Device};
+use siftfs_device_stripe::principal;
 use siftfs_log::{AreaLink, HEADER_LEN, StaticHeader, show_uuid};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -45,7 +46,7 @@ pub(crate) fn find_log(volume: &Path, link: &AreaLink) -> Result<Option<PathBuf>
     if let Some(path) = remembered(link).filter(wanted) {
         return Ok(Some(path));
     }
-    let mut beside = OsString::from(volume);
+    let mut beside = OsString::from(principal(volume));
     beside.push(".log");
     let beside = PathBuf::from(beside);
     if wanted(&beside) {

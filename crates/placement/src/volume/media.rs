@@ -2,11 +2,13 @@
 
 use crate::options::OpenOptions;
 use crate::volume::record_area::{self, Access};
+use crate::volume::stripes::open_members;
 use crate::volume::{find, place};
 use siftfs_base::{Error, Result};
 use siftfs_device::{
     ByteDevice, BytePlace, Device, FileDevice, FileOptions, open_exclusive, open_for_service,
 };
+use siftfs_device_stripe::{StripePlace, StripedDevice, is_member, parts_of};
 use siftfs_device_target::{Opened, Target, TargetPlace};
 use siftfs_log::{EpochKey, HostState};
 use siftfs_volume::{AreaSuper, HeaderView, Media};
@@ -22,6 +24,15 @@ pub struct OpenedMedia {
     pub places: Places,
     /// The target that has them, if it is not this process.
     pub target: Option<Arc<Target>>,
+    /// The members of the area, where it is striped over several devices of this process.
+    pub stripes: Option<Arc<StripedDevice>>,
+}
+
+/// The devices of blocks, where the log is, and the members of the area.
+struct Blocks {
+    media: Media,
+    log: Option<PathBuf>,
+    stripes: Option<Arc<StripedDevice>>,
 }
 
 /// Where the parts of a volume are that have a file or device of their own.
@@ -62,10 +73,10 @@ pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Opene
     if let Some(place) = &opts.target {
         return open_target(place, opts, rw);
     }
-    let (media, log) = open_blocks(path, opts, rw)?;
+    let blocks = open_blocks(path, opts, rw)?;
     let access = if rw { Access::Alone } else { Access::ReadOnly };
-    let bytes = record_area::open(path, opts, &media, access)?;
-    Ok(opened(media, log, bytes))
+    let bytes = record_area::open(path, opts, &blocks.media, access)?;
+    Ok(opened(blocks, bytes))
 }
 
 /// As [`open_media`], to give up what is lost: a record area that nobody named and that cannot be
@@ -74,18 +85,19 @@ pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<Opene
     if let Some(place) = &opts.target {
         return open_target(place, opts, true);
     }
-    let (media, log) = open_blocks(path, opts, true)?;
-    let bytes = record_area::open(path, opts, &media, Access::Alone).or_else(|error| {
+    let blocks = open_blocks(path, opts, true)?;
+    let bytes = record_area::open(path, opts, &blocks.media, Access::Alone).or_else(|error| {
         tracing::warn!(%error, "the record area is given up");
         if opts.record_area_at.is_some() { Err(error) } else { Ok(None) }
     })?;
-    Ok(opened(media, log, bytes))
+    Ok(opened(blocks, bytes))
 }
 
-fn opened(media: Media, log: Option<PathBuf>, bytes: Option<Arc<ByteDevice>>) -> OpenedMedia {
+fn opened(blocks: Blocks, bytes: Option<Arc<ByteDevice>>) -> OpenedMedia {
+    let Blocks { media, log, stripes } = blocks;
     let record_area = bytes.as_ref().map(|device| device.place().clone());
     let media = media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device }));
-    OpenedMedia { media, places: Places { log, record_area }, target: None }
+    OpenedMedia { media, places: Places { log, record_area }, target: None, stripes }
 }
 
 /// The devices as a target has them, its volume's log and record area among them.
@@ -96,7 +108,7 @@ fn open_target(place: &TargetPlace, opts: &OpenOptions, rw: bool) -> Result<Open
     }
     let target = Target::open(place.clone(), rw)?;
     let media = media_of(target.devices());
-    Ok(OpenedMedia { media, places: Places::default(), target: Some(target) })
+    Ok(OpenedMedia { media, places: Places::default(), target: Some(target), stripes: None })
 }
 
 pub(crate) fn media_of(opened: Opened) -> Media {
@@ -149,9 +161,12 @@ pub fn open_media_for_host(
 }
 
 /// The devices of blocks, exclusively, and where the log is.
-fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<(Media, Option<PathBuf>)> {
-    if opts.log.as_ref().is_some_and(|log| place::same_storage(path, log)) {
-        return Err(Error::Refused("the log given is the volume itself".into()));
+fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Blocks> {
+    if let Some(log) = &opts.log {
+        place::refuse_stripes(log)?;
+        if parts_of(path).iter().any(|part| place::same_storage(part, log)) {
+            return Err(Error::Refused("the log given is the volume itself".into()));
+        }
     }
     with_log(path, opts, |path, options| open_exclusive(path, rw, options))
 }
@@ -161,7 +176,7 @@ fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<(Media, Opti
 /// # Errors
 /// As [`open_media`], other SiftFS processes excepted.
 pub fn open_media_for_service(path: &Path, opts: &OpenOptions) -> Result<Media> {
-    let (media, _) = with_log(path, opts, open_for_service)?;
+    let media = with_log(path, opts, open_for_service)?.media;
     let bytes = record_area::open(path, opts, &media, Access::Service)?;
     Ok(media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device })))
 }
@@ -170,19 +185,29 @@ fn with_log(
     path: &Path,
     opts: &OpenOptions,
     open: impl Fn(&Path, FileOptions) -> Result<FileDevice>,
-) -> Result<(Media, Option<PathBuf>)> {
+) -> Result<Blocks> {
     let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
-    let area = open(path, options)?;
-    let link = find::link_of(&area)?;
+    let stripes = StripePlace::parse(path).transpose()?;
+    let stripes = stripes.map(|place| open_members(&place, |path| open(path, options)));
+    let stripes = stripes.transpose()?.map(Arc::new);
+    let area: Arc<dyn Device> = match &stripes {
+        Some(striped) => striped.clone(),
+        None => Arc::new(open(path, options)?),
+    };
+    if stripes.is_none() && is_member(&*area)? {
+        let what = "it is a member of a striped volume: name all of them, stripe:MEMBER,MEMBER,...";
+        return Err(Error::Refused(what.into()));
+    }
+    let link = find::link_of(&*area)?;
     let log = match (&opts.log, &link) {
         (Some(log), _) => Some(log.clone()),
         (None, Some(link)) => find::find_log(path, link)?,
         (None, None) => None,
     };
-    let Some(log) = log else { return Ok((Arc::new(area).into(), None)) };
+    let Some(log) = log else { return Ok(Blocks { media: area.into(), log: None, stripes }) };
     let device = open(&log, options)?;
     tracing::debug!(log = %log.display(), "the log lies elsewhere");
-    Ok((Media::split(Arc::new(area), Arc::new(device)), Some(log)))
+    Ok(Blocks { media: Media::split(area, Arc::new(device)), log: Some(log), stripes })
 }
 
 /// What the volume lies on, and how a write is made durable there, for the log.

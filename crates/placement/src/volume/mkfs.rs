@@ -8,9 +8,11 @@ use crate::volume::layout::{Layout, write_log};
 use crate::volume::media::Places;
 use crate::volume::place::{new_log, require_apart};
 use crate::volume::record_area::NewArea;
+use crate::volume::stripes;
 use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive, reserve_blocks};
+use siftfs_device_stripe::StripePlace;
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
 use siftfs_volume::Media;
 use std::io::Write;
@@ -59,6 +61,13 @@ fn mke2fs(path: &Path, bytes: u64, label: Option<&str>) -> Result<()> {
 /// `Refused` when one of them exists and is not empty (unless `force`), is in use, a size is unfit,
 /// two are the same, or the record area's place does not keep what it is given.
 pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<MkfsReport> {
+    if let Some(place) = StripePlace::parse(path) {
+        return stripes::mkfs(&place?, opts, progress);
+    }
+    if opts.stripe_unit.is_some() {
+        let what = "--stripe-unit is for a striped volume: name it stripe:MEMBER,MEMBER,...";
+        return Err(Error::Refused(what.into()));
+    }
     if let Some(log) = &opts.log {
         require_apart(path, log)?;
     }
@@ -81,7 +90,7 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
 }
 
 /// What a sparse file may come to need, and what there is less of.
-fn shortage(path: &Path) -> Result<Option<Shortage>> {
+pub(crate) fn shortage(path: &Path) -> Result<Option<Shortage>> {
     let meta = std::fs::metadata(path).map_err(|e| io("look at", path, &e))?;
     if !meta.is_file() {
         return Ok(None);
@@ -195,7 +204,8 @@ pub(crate) fn with_record_area(opts: &MkfsOptions, bytes: Option<&dyn Device>) -
     MkfsOptions { record_area, ..opts.clone() }
 }
 
-fn copy_area(dev: &Arc<dyn Device>, layout: &Layout, opts: &MkfsOptions) -> Result<()> {
+/// Makes the ext4 area in a temporary file, and copies what differs; durable when it returns.
+pub(crate) fn copy_area(dev: &Arc<dyn Device>, layout: &Layout, opts: &MkfsOptions) -> Result<()> {
     let file = tempfile::NamedTempFile::new()
         .map_err(|e| io("create a file in", &std::env::temp_dir(), &e))?;
     make_file(file.path(), layout.area)?;

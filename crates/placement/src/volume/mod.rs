@@ -13,3 +13,4 @@ pub mod mend;
 pub mod mkfs;
 pub mod place;
 pub mod record_area;
+pub(crate) mod stripes;

@@ -5,6 +5,7 @@ use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::Layout;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive, preallocate};
+use siftfs_device_stripe::{StripePlace, parts_of};
 use siftfs_log::show_uuid;
 use siftfs_volume::read_log_header;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -20,14 +21,23 @@ pub(crate) fn same_storage(a: &Path, b: &Path) -> bool {
     (devices && x.rdev() == y.rdev()) || (x.dev(), x.ino()) == (y.dev(), y.ino())
 }
 
-/// Refuses a log that is the volume itself.
+/// Refuses a log that is the volume itself, or one of several devices.
 pub(crate) fn require_apart(volume: &Path, log: &Path) -> Result<()> {
-    if same_storage(volume, log) {
+    refuse_stripes(log)?;
+    if parts_of(volume).iter().any(|part| same_storage(part, log)) {
         return Err(Error::Refused(
             "the log must be on another file or device than the volume".into(),
         ));
     }
     Ok(())
+}
+
+/// Refuses a log over several devices.
+pub(crate) fn refuse_stripes(log: &Path) -> Result<()> {
+    match StripePlace::parse(log) {
+        Some(_) => Err(Error::Refused("a log lies on one file or device, not on stripes".into())),
+        None => Ok(()),
+    }
 }
 
 /// A problem with the log's file or device, which is not the one that the command is about.

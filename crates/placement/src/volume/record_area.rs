@@ -10,6 +10,7 @@ use crate::volume::find;
 use crate::volume::place::same_storage;
 use siftfs_base::{Error, Result};
 use siftfs_device::{ByteDevice, ByteOptions, BytePlace, Device};
+use siftfs_device_stripe::{parts_of, principal};
 use siftfs_log::show_uuid;
 use siftfs_volume::{Media, RecordArea, read_media};
 use std::ffi::OsString;
@@ -27,8 +28,9 @@ fn about(place: &BytePlace, e: &Error) -> Error {
 /// The record area is neither the volume nor its log.
 fn require_apart(place: &BytePlace, volume: &Path, log: Option<&Path>) -> Result<()> {
     let Some(path) = place.path() else { return Ok(()) };
-    for (other, what) in [(Some(volume), "the volume"), (log, "the log")] {
-        if other.is_some_and(|other| same_storage(path, other)) {
+    let volume = parts_of(volume).into_iter().map(|part| (part, "the volume"));
+    for (other, what) in volume.chain(log.map(|log| (log.to_owned(), "the log"))) {
+        if same_storage(path, &other) {
             return Err(about(place, &Error::Refused(format!("it is {what} itself"))));
         }
     }
@@ -172,7 +174,7 @@ fn find_area(
     read_back: Duration,
     access: Access,
 ) -> Result<Option<Arc<ByteDevice>>> {
-    let mut beside = OsString::from(volume);
+    let mut beside = OsString::from(principal(volume));
     beside.push(".area");
     let places = find::remembered_area(uuid).into_iter().chain([BytePlace::Path(beside.into())]);
     for place in places {

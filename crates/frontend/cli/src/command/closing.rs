@@ -4,6 +4,7 @@
 use crate::control::client::{Daemon, Silence, dies, ends_abandoned, is_there};
 use crate::control::messages::{Left, Op, volume_socket_path};
 use crate::control::waiting::Waiting;
+use crate::options::place;
 use crate::show::failure::Failure;
 use crate::show::output::complain;
 use serde::Deserialize;
@@ -91,7 +92,7 @@ pub fn wait_closed(volume: &Path) -> Result<(), Failure> {
 /// Ends the connections of mounts of the volume that a daemon left when it died. Others that wait
 /// there would wait for ever.
 pub fn end_abandoned(volume: &Path) {
-    let volume = volume.canonicalize().unwrap_or_else(|_| volume.to_path_buf());
+    let volume = place::volume(volume).unwrap_or_else(|_| volume.to_path_buf());
     for mount in mounts().unwrap_or_default() {
         if mount.source == volume && ends_abandoned(&mount) {
             let dir = mount.mount_point.display();
@@ -102,6 +103,6 @@ pub fn end_abandoned(volume: &Path) {
 
 /// Does this mount namespace show it mounted?
 pub fn is_mounted(volume: &Path) -> bool {
-    let volume = volume.canonicalize().unwrap_or_else(|_| volume.to_path_buf());
+    let volume = place::volume(volume).unwrap_or_else(|_| volume.to_path_buf());
     mounts().is_ok_and(|all| all.iter().any(|m| m.is_fuse() && m.source == volume))
 }

@@ -3,6 +3,7 @@
 
 use crate::command::closing;
 use crate::command::e2fsck::{self, End, Progress, Ran, Verdict};
+use crate::command::one_file::OneFile;
 use crate::command::volume::{devices, failure, open_options};
 use crate::options::args::{Fsck, Repair};
 use crate::options::target;
@@ -86,11 +87,16 @@ pub fn fsck(a: &Fsck) -> Outcome {
     }
     let size = opened.media.area.size();
     // A check that only reads keeps the lock, so that no mount begins; a repair needs it free.
+    let stripes = opened.stripes.is_some();
     let held = (a.repair == Repair::Nothing).then_some(opened);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would search for another one, which is not the newest.
     let pointless = seen.needs_recovery() || seen.has(NOT_SO);
-    let area = if pointless { None } else { Some(check_area(a, size, &mut display)?) };
+    let area = match (pointless, stripes) {
+        (true, _) => None,
+        (false, false) => Some(check_area(a, &a.check.volume, size, &mut display)?),
+        (false, true) => Some(check_stripes(a, held.as_ref(), size, &mut display)?),
+    };
     drop((display, held));
     let verdict = area.as_ref().map(|ran| ran.verdict(a.repair != Repair::Nothing));
     let sound = matches!(verdict, Some(Verdict::Sound | Verdict::Corrected));
@@ -157,8 +163,37 @@ fn recover(a: &Fsck, display: &mut Display) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The ext4 area by e2fsck, which works on the volume by itself.
-fn check_area(a: &Fsck, size: u64, display: &mut Display) -> Result<Ran, Failure> {
+/// The ext4 area of stripes, as one file that this process serves from the members. To repair it
+/// they are opened anew, to be written.
+fn check_stripes(
+    a: &Fsck,
+    held: Option<&OpenedMedia>,
+    size: u64,
+    display: &mut Display,
+) -> Result<Ran, Failure> {
+    let volume = &a.check.volume;
+    let area = match held {
+        Some(opened) => opened.media.area.clone(),
+        None => {
+            let opened = open_media_for(volume, &open_options(volume, &a.check.parts)?, true);
+            opened.map_err(|e| failure(volume, &e))?.media.area
+        }
+    };
+    let (writable, cannot) = (held.is_none(), |e: std::io::Error| {
+        let what = format!(
+            "e2fsck needs one file, and this process cannot serve it: {e}. `siftfs inspect` says the \
+             table by which dmsetup makes one device of the members: run e2fsck on that"
+        );
+        Failure::about(volume, what).with_code(OPERATIONAL)
+    });
+    let served = OneFile::serve(area, writable).map_err(cannot)?;
+    let ran = check_area(a, served.path(), size, display)?;
+    served.end().map_err(|e| failure(volume, &e))?;
+    Ok(ran)
+}
+
+/// The ext4 area by e2fsck, which works on this file or device by itself.
+fn check_area(a: &Fsck, at: &Path, size: u64, display: &mut Display) -> Result<Ran, Failure> {
     display.wait("checking the ext4 area");
     let flags = match (a.repair, a.quick) {
         (Repair::Nothing, false) => "-fn",
@@ -177,7 +212,7 @@ fn check_area(a: &Fsck, size: u64, display: &mut Display) -> Result<Ran, Failure
         Some(0) => None,
         Some(seconds) => Some(Duration::from_secs(seconds)),
     };
-    e2fsck::run(&a.check.volume, flags, idle_work, progress)
+    e2fsck::run(at, flags, idle_work, progress)
 }
 
 /// A part of the volume that lies elsewhere was not found.

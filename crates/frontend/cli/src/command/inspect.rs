@@ -7,13 +7,59 @@ use crate::show::failure::{DAMAGED, OPERATIONAL, Outcome};
 use crate::show::human::count;
 use crate::show::output::print;
 use crate::show::output::print_json;
+use serde::Serialize;
 use siftfs_fsck::{DigestView, Inspection, LaneView, RedoLaneView, Severity};
-use siftfs_placement::open_media_for;
+use siftfs_log::show_uuid;
+use siftfs_placement::{StripedDevice, open_media_for};
 use std::fmt::Write;
 use std::path::Path;
 
 /// Records and transactions shown to people; JSON has all.
 const SHOWN: usize = 20;
+
+/// All that is shown as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    seen: &'a Inspection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stripes: Option<Stripes>,
+}
+
+/// How the area lies on its members.
+#[derive(Serialize)]
+struct Stripes {
+    set: String,
+    members: Vec<String>,
+    unit: u64,
+    member_bytes: u64,
+    /// What dmsetup(8) makes the same area by.
+    dmsetup: String,
+}
+
+impl Stripes {
+    fn of(striped: &StripedDevice) -> Self {
+        let geometry = striped.geometry();
+        Self {
+            set: striped.set().map_or_else(String::new, |set| show_uuid(&set)),
+            members: striped.members().iter().map(|member| member.name.clone()).collect(),
+            unit: geometry.unit(),
+            member_bytes: geometry.member_len(),
+            dmsetup: striped.table(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let (count, unit, each) = (self.members.len(), self.unit, self.member_bytes);
+        format!(
+            "stripes     {count} members with {} each, in turns of {}; set {}\ndmsetup     {}\n",
+            show_size(each),
+            show_size(unit),
+            self.set,
+            self.dmsetup
+        )
+    }
+}
 
 /// Looks, and writes nothing.
 pub fn inspect(a: &Check) -> Outcome {
@@ -21,10 +67,12 @@ pub fn inspect(a: &Check) -> Outcome {
     let opened = open_media_for(&a.volume, &open_options(&a.volume, &a.parts)?, false)
         .map_err(|e| failure(&a.volume, &e))?;
     let seen = siftfs_fsck::inspect(devices(&opened.media));
+    let stripes = opened.stripes.as_deref().map(Stripes::of);
     if a.json {
-        print_json(&seen)?;
+        print_json(&Shown { seen: &seen, stripes })?;
     } else {
-        print(&text(&a.volume, &seen))?;
+        let members = stripes.as_ref().map_or_else(String::new, Stripes::text);
+        print(&format!("{}{members}", text(&a.volume, &seen)))?;
     }
     Ok(match (&seen.volume, seen.marker.marked) {
         (Some(_), _) if seen.recovery.stops.is_none() => 0,

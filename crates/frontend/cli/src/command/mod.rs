@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod live;
 pub mod manual;
 pub mod mount;
+pub mod one_file;
 pub mod processes;
 pub mod programs;
 pub mod publish;

@@ -15,7 +15,7 @@ use crate::options::args::Mount;
 use crate::options::keys::confirm;
 use crate::options::mount as mount_options;
 use crate::options::parsed::{FileLogs, Options};
-use crate::options::place::{absolute_place, resolve};
+use crate::options::place::{self, absolute_place, resolve};
 use crate::options::served::{self, Served};
 use crate::options::target;
 use crate::show::failure::{Failure, Outcome, USAGE};
@@ -23,7 +23,7 @@ use crate::show::output::{complain, say};
 use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
-use siftfs_placement::Address;
+use siftfs_placement::{Address, StripePlace};
 use siftfs_remote::transport;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -73,8 +73,9 @@ pub fn mount(a: &Mount) -> Outcome {
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
     let at_target = target::target(&a.volume, &options.service.trust)?;
-    // A target's volume is no served one: for a path, `served` refuses the options of one.
-    let path = if at_target.is_some() { Path::new("/") } else { &a.volume };
+    // A target's volume is no served one, nor is one on stripes: for a path, `served` refuses the options of one.
+    let here = at_target.is_none() && StripePlace::parse(&a.volume).is_none();
+    let path = if here { &a.volume } else { Path::new("/") };
     if let Some(served) = served::served(path, &options.served).map_err(usage)? {
         return remote(a, (options, memory), served);
     }
@@ -107,7 +108,7 @@ pub fn mount(a: &Mount) -> Outcome {
     options.open.record_area_at = area.map(absolute_place).transpose()?;
     let volume = match &options.open.target {
         Some(target) => target.to_string().into(),
-        None => a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?,
+        None => place::volume(&a.volume)?,
     };
     let dir = mount_point(&a.dir)?;
     if !a.daemon_child

@@ -8,7 +8,7 @@ use crate::daemon::mounts::settings::Plan;
 use crate::options::args::Mount;
 use crate::options::mount as mount_options;
 use crate::options::parsed::Options;
-use crate::options::place::resolve;
+use crate::options::place::{self, resolve};
 use crate::show::failure::{Failure, Outcome, USAGE};
 use siftfs_fuse::{MountEntry, MountOptions, top_mount};
 
@@ -44,7 +44,7 @@ pub fn remount(a: &Mount) -> Outcome {
     let mount = mount.ok_or_else(|| {
         about(&"not a SiftFS mount: remount changes the options of one that is there")
     })?;
-    let volume = a.volume.canonicalize().unwrap_or_else(|_| a.volume.clone());
+    let volume = place::volume(&a.volume).unwrap_or_else(|_| a.volume.clone());
     if volume != mount.source {
         let (is, given) = (mount.source.display(), volume.display());
         return Err(about(&format!("the volume mounted there is {is}, not {given}")));

@@ -10,7 +10,7 @@ use crate::control::messages::{Gone, Left, Op};
 use crate::control::waiting::{PATIENCE, Waiting};
 use crate::options::args::Umount;
 use crate::options::parsed::ServedOptions;
-use crate::options::place::resolve;
+use crate::options::place::{self, resolve};
 use crate::options::served::{absolute, served};
 use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
@@ -22,6 +22,7 @@ use serde_json::Value;
 use siftfs_fuse::{
     Elsewhere, MountEntry, abort, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount,
 };
+use siftfs_placement::StripePlace;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -73,7 +74,8 @@ pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
     let named =
         plain_mount_point(&a.dir).map_or_else(|| target::named(&a.dir), |dir| Ok(Some(dir)));
-    let given = match named? {
+    let stripes = StripePlace::parse(&a.dir).map(|_| place::volume(&a.dir)).transpose()?;
+    let given = match named?.or(stripes) {
         Some(named) => named,
         None => match served(&a.dir, &ServedOptions::default()) {
             Ok(Some(served)) => absolute(&a.dir, &served).map_err(|e| about(&e))?,

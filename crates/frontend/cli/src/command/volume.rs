@@ -12,6 +12,7 @@ use crate::show::progress::Display;
 use siftfs_base::Error;
 use siftfs_placement::{
     BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions,
+    parts_of, principal,
 };
 use siftfs_transport::Trust;
 use std::path::Path;
@@ -30,6 +31,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         lanes: a.lanes,
         journal_data: a.journal_data,
         log: a.log.clone(),
+        stripe_unit: a.stripe_unit,
         record_area_at: a.area.record_area.clone(),
         record_area: a.area.record_area_size,
         redo_lane: a.redo_lane,
@@ -71,7 +73,8 @@ pub fn adopt(a: &Adopt) -> Outcome {
 /// Warns of files that everybody may open.
 fn warn_of_files(volume: &Path, log: Option<&Path>, area: &NewRecordArea) {
     let area = area.record_area.as_ref().and_then(BytePlace::path);
-    [Some(volume), log, area].into_iter().flatten().for_each(warn_of_open_file);
+    parts_of(volume).iter().for_each(|part| warn_of_open_file(part));
+    [log, area].into_iter().flatten().for_each(warn_of_open_file);
 }
 
 /// What is said of a record area that promises nothing.
@@ -168,8 +171,9 @@ pub fn release(a: &Release) -> Outcome {
     Ok(0)
 }
 
-/// What a volume is called where its path is nobody's affair.
+/// What a volume is called where its path is nobody's affair; one on stripes as its first member.
 pub fn name_of(volume: &Path) -> String {
+    let volume = principal(volume);
     volume.file_name().unwrap_or(volume.as_os_str()).to_string_lossy().into_owned()
 }
 

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use siftfs_fuse::MountEntry;
+use siftfs_placement::principal;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -168,7 +169,7 @@ pub fn logs_socket_path(mount: &MountEntry) -> PathBuf {
 /// # Errors
 /// The volume's metadata cannot be read.
 pub fn volume_socket_path(volume: &Path) -> io::Result<PathBuf> {
-    let meta = std::fs::metadata(volume)?;
+    let meta = std::fs::metadata(principal(volume))?;
     let name = match meta.file_type().is_block_device() {
         true => format!("block-{}.sock", meta.rdev()),
         false => format!("file-{}-{}.sock", meta.dev(), meta.ino()),

@@ -5,6 +5,7 @@
 use crate::options::size::show_size;
 use crate::show::failure::Failure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use siftfs_placement::parts_of;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -115,11 +116,11 @@ fn left_of(resource: Resource) -> Option<&'static Left> {
 /// Which of the files, and the limit.
 pub fn check_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     let Some(left) = left_of(Resource::Fsize) else { return Ok(()) };
-    for file in files {
-        let large = std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.len() > left.is);
+    for file in files.into_iter().flat_map(parts_of) {
+        let large = std::fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() > left.is);
         if large {
             return Err(Failure::about(
-                file,
+                &file,
                 format!("it is larger than what may be written: {left}"),
             ));
         }

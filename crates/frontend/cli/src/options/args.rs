@@ -123,9 +123,15 @@ impl Command {
 /// `siftfs mkfs`.
 #[derive(Args)]
 pub struct Mkfs {
-    /// File (made if missing) or block device
+    /// File (made if missing) or block device, or stripe:MEMBER,MEMBER,... for a file system that
+    /// is striped over 2 to 16 of them, which needs --log
     pub volume: PathBuf,
-    /// Whole size, such as 2G; default: the size that is there
+    /// Bytes of a turn of a striped volume's members, such as 256K: a power of two, 64K to 64M;
+    /// default: 1M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub stripe_unit: Option<u64>,
+    /// Whole size, such as 2G; default: the size that is there. Of a striped volume: the file
+    /// system's
     #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub size: Option<u64>,
     /// Journal and staging together, such as 128M; default: chosen from the size. With --log: the

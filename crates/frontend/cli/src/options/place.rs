@@ -1,9 +1,9 @@
 //! Paths as a user gives them, and as a daemon needs them, which leaves the directory that a
 //! relative path starts from.
 
-use crate::show::failure::Failure;
+use crate::show::failure::{Failure, USAGE};
 use siftfs_fuse::says_dead;
-use siftfs_placement::BytePlace;
+use siftfs_placement::{BytePlace, StripePlace};
 use std::path::{Path, PathBuf};
 
 /// The place of a record area, by a path that holds everywhere.
@@ -17,6 +17,18 @@ pub fn absolute_place(place: &BytePlace) -> Result<BytePlace, Failure> {
         BytePlace::Volatile(path) => BytePlace::Volatile(full(path)?),
         BytePlace::Pmr(address) => BytePlace::Pmr(*address),
     })
+}
+
+/// The name of the volume `given`, by a path, or by paths of its members, that hold everywhere.
+///
+/// # Errors
+/// It is not there, or names no members of stripes.
+pub fn volume(given: &Path) -> Result<PathBuf, Failure> {
+    let full = |path: &Path| path.canonicalize().map_err(|e| Failure::about(path, e));
+    let Some(stripes) = StripePlace::parse(given) else { return full(given) };
+    let stripes = stripes.map_err(|e| Failure::about(given, e).with_code(USAGE))?;
+    let members = stripes.members().iter().map(|member| full(member));
+    Ok(StripePlace::new(members.collect::<Result<_, _>>()?).name())
 }
 
 /// An absolute path without links, also when the last part is a dead mount.

@@ -9,6 +9,7 @@ use crate::daemon::memory::{self, Place};
 use crate::daemon::notify;
 use crate::daemon::processors;
 use crate::options::args::Device;
+use crate::options::place;
 use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
@@ -42,7 +43,7 @@ pub fn device(a: &Device) -> Outcome {
     let format = if a.json { Format::Json } else { Format::Text };
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
     let about = |e: Error| Failure::about(&a.volume, e);
-    let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    let volume = place::volume(&a.volume)?;
     limits::check_files([&*volume].into_iter().chain(a.parts.log.as_deref()))?;
     limits::left().iter().for_each(output::complain);
     memory.log();

@@ -11,6 +11,7 @@ use crate::daemon::notify;
 use crate::daemon::processors;
 use crate::options::args::Serve;
 use crate::options::keys::confirm;
+use crate::options::place;
 use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
@@ -36,7 +37,7 @@ pub fn serve(a: &Serve) -> Outcome {
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
     let path = match target::named(&a.volume)? {
         Some(named) => named,
-        None => a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?,
+        None => place::volume(&a.volume)?,
     };
     limits::check_files([&*path].into_iter().chain(a.parts.log.as_deref()))?;
     limits::left().iter().for_each(output::complain);

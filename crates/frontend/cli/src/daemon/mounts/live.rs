@@ -10,6 +10,7 @@ use crate::options::parsed::Options;
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{Front, FuseMount, Gate, MountEntry, MountOptions, NewMount};
 use siftfs_grantor::Opens;
+use siftfs_placement::principal;
 use siftfs_proto::{FileService, Holder, Identity, Limits, Opening};
 use signal_hook::consts::SIGXCPU;
 use std::io;
@@ -245,7 +246,8 @@ impl Mounts {
         let entry = mount.entry();
         let Options { open, file_logs, ingest, mount: of_mount, .. } = &wanted.options;
         let commit = Duration::from_millis(open.commit_ms);
-        let beside = open.log.as_deref().unwrap_or(&self.volume);
+        let own = principal(&self.volume);
+        let beside = open.log.as_deref().unwrap_or(&own);
         let opens = Arc::new(Lenders(Arc::downgrade(self)));
         let place = LogPlace { registry: self.source.registry(), wanted: file_logs, beside };
         let logs = PrivateLogs::of(opens, mount, (of_mount, place), (commit, *ingest))?;
