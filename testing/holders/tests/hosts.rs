@@ -274,9 +274,9 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// Random calls of two hosts on one file, each by a direct file, by one that reads, and by a session
-/// that holds nothing, answer what one file would; target, hosts and server die in between, and what
-/// is left at the end is a file system.
+/// Random calls of two hosts on one file, each by a direct file, by one that reads, and by a
+/// session that holds nothing, answer what one file would; target, hosts and server die in between,
+/// and what is left at the end is a file system.
 ///
 /// `SIFTFS_SEED` names the first seed, and `SIFTFS_SEEDS` how many there are; `SIFTFS_LONG=1` runs
 /// twenty.

@@ -201,7 +201,7 @@ fn read_to((open, leased): By<'_>, offset: u64, user: &User, len: usize) -> Outc
     }
     let mut bytes = vec![0; len];
     let section = &open.inode.section;
-    match section.read(open, (offset, &mut bytes), |bytes| leased.read_at(offset, bytes)) {
+    match section.read(&open.owner, (offset, &mut bytes), |bytes| leased.read_at(offset, bytes)) {
         Ok(Through::Lease(read)) => {
             user.scatter(bytes.get(..read)?);
             Some(Ok(read.cast_signed()))

@@ -33,7 +33,7 @@ fn start(fd: i32) -> Outcome {
         return None;
     }
     let lease = open.inode.lease()?;
-    open.inode.section.start(fd, &open, lease.as_ref()?)
+    open.inode.section.start(fd, &open.owner, lease.as_ref()?)
 }
 
 /// The open file of a descriptor whose file has a section.
@@ -45,7 +45,7 @@ fn commit(fd: i32) -> Outcome {
     let open = sectioned(fd)?;
     let lease = open.inode.lease();
     let hold = lease.as_ref().and_then(|lease| lease.as_ref());
-    let commit = open.inode.section.commit(&open, hold);
+    let commit = open.inode.section.commit(&open.owner, hold);
     drop(lease);
     match commit {
         Commit::Done { synced: true } => Some(Ok(0)),
@@ -59,14 +59,14 @@ fn commit(fd: i32) -> Outcome {
         Commit::Kernel => {
             open.inode.give_back();
             // The kernel commits it, unless it may not be committed any more.
-            open.inode.section.refusal(&open).map(Err)
+            open.inode.section.refusal(&open.owner).map(Err)
         }
     }
 }
 
 fn abort(fd: i32) -> Outcome {
     let open = sectioned(fd)?;
-    open.inode.section.abort(&open)
+    open.inode.section.abort(&open.owner)
 }
 
 /// A write by an open file, of `bytes` at `offset`: into its section, if it has one in the library.
@@ -78,7 +78,7 @@ pub fn write(open: &Arc<Open>, offset: u64, bytes: &[u8]) -> Outcome {
     let put = {
         let lease = open.inode.lease();
         let hold = lease.as_ref().and_then(|lease| lease.as_ref());
-        open.inode.section.put(open, (offset, bytes), hold)
+        open.inode.section.put(&open.owner, (offset, bytes), hold)
     };
     match put {
         Put::Taken => {
@@ -95,5 +95,5 @@ pub fn write(open: &Arc<Open>, offset: u64, bytes: &[u8]) -> Outcome {
 /// if it was its own, and could not.
 pub fn to_kernel(open: &Arc<Open>) -> Outcome {
     open.inode.give_back();
-    open.inode.section.failure(open).map(Err)
+    open.inode.section.failure(&open.owner).map(Err)
 }

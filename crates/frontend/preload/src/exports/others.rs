@@ -28,8 +28,8 @@ looks! {
     fn __fxstat64(version: c_int);
 }
 
-/// Atomic sections of files at a target (`docs/design/target.md`, "Sections of programs that are not
-/// changed").
+/// Atomic sections of files at a target: "Sections of programs that are not changed" in
+/// `docs/design/target.md`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, command: libc::c_ulong, argument: usize) -> c_int {
     if let Some(done) = sections::ioctl(fd, command) {

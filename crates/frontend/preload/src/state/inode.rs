@@ -1,7 +1,7 @@
 //! A file that is open in this program, and its lease, which all of its descriptors share.
 
 use super::pace::Pace;
-use super::section::Sections;
+use super::section::{Owner, Sections};
 use super::{direct, table};
 use siftfs_accel::{Hold, Session, Through};
 use std::os::fd::BorrowedFd;
@@ -118,6 +118,8 @@ pub struct Inode {
 
 /// A descriptor, or several that share one open file.
 pub struct Open {
+    /// Whose an atomic section of the file is.
+    pub owner: Owner,
     pub inode: Arc<Inode>,
     pub reads: bool,
     pub writes: bool,

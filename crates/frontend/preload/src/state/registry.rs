@@ -2,7 +2,9 @@
 
 use super::inode::{Entered, Inode, Key, Open, granted};
 use super::process::is_own;
+use super::section::Owner;
 use super::{direct, pace, table};
+use crate::below::file::key;
 use crate::below::renew::Renewable;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use siftfs_accel::Session;
@@ -53,15 +55,6 @@ pub unsafe fn renew() {
     unsafe { REGISTRY.renew(Mutex::new(Registry::new())) };
 }
 
-/// The file of a descriptor. The kernel says it without a request to the daemon.
-pub(super) fn key(fd: BorrowedFd<'_>) -> Option<Key> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let stat = rustix::fs::statx(fd, c"", flags, StatxFlags::INO | StatxFlags::TYPE).ok()?;
-    let regular = u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFREG;
-    let dev = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-    regular.then_some((dev, stat.stx_ino))
-}
-
 /// What the kernel says of an open file, if the library does not leave it alone.
 fn described(fd: BorrowedFd<'_>, inode: Arc<Inode>) -> Option<Open> {
     let flags = rustix::fs::fcntl_getfl(fd).ok()?;
@@ -70,6 +63,7 @@ fn described(fd: BorrowedFd<'_>, inode: Arc<Inode>) -> Option<Open> {
     }
     let mode = flags & OFlags::RWMODE;
     Some(Open {
+        owner: Owner::default(),
         inode,
         reads: mode != OFlags::WRONLY,
         writes: mode != OFlags::RDONLY,

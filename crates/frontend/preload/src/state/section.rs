@@ -3,8 +3,7 @@
 //! not changed"). What the lane cannot take becomes a section of the mount, with all that was
 //! written so far.
 
-use super::inode::{Key, Open};
-use super::registry;
+use crate::below::file::key;
 use crate::below::guard::Outcome;
 use crate::escapes::passing;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -39,6 +38,10 @@ pub fn renew() {
     ALL.store(0, Ordering::Release);
 }
 
+/// One of these is an open file's, and tells it from others.
+#[derive(Default)]
+pub struct Owner(Arc<()>);
+
 /// The section of a file, if the library knows of one.
 #[derive(Default)]
 pub struct Sections {
@@ -48,7 +51,7 @@ pub struct Sections {
 }
 
 struct Section {
-    owner: Weak<Open>,
+    owner: Weak<()>,
     /// A descriptor of the owner.
     fd: i32,
     /// In their order.
@@ -95,8 +98,8 @@ pub enum Commit {
 }
 
 impl Section {
-    fn is_of(&self, open: &Arc<Open>) -> bool {
-        Weak::as_ptr(&self.owner) == Arc::as_ptr(open)
+    fn is_of(&self, owner: &Owner) -> bool {
+        Weak::as_ptr(&self.owner) == Arc::as_ptr(&owner.0)
     }
 
     fn meets(&self, range: &Range<u64>) -> bool {
@@ -138,7 +141,7 @@ impl Sections {
     }
 
     /// Begins a section of an open file, under this lease. `None`: the mount's is to begin.
-    pub fn start(&self, fd: i32, open: &Arc<Open>, hold: &Hold) -> Outcome {
+    pub fn start(&self, fd: i32, owner: &Owner, hold: &Hold) -> Outcome {
         let mut section = self.lock();
         if section.as_ref().is_some_and(|section| section.owner.strong_count() == 0) {
             self.set(&mut section, None);
@@ -150,18 +153,18 @@ impl Sections {
         if !hold.is_direct() || !tries || hold.size() == Through::Mount || !owns(fd) {
             return None;
         }
-        let (owner, place) = (Arc::downgrade(open), Place::Library);
+        let (owner, place) = (Arc::downgrade(&owner.0), Place::Library);
         let new = Section { owner, fd, writes: Vec::new(), bytes: 0, is_void: false, place };
         self.set(&mut section, Some(new));
         Some(Ok(0))
     }
 
     /// A write by an open file, under the lease that there is.
-    pub fn put(&self, open: &Arc<Open>, (at, bytes): (u64, &[u8]), hold: Option<&Hold>) -> Put {
+    pub fn put(&self, owner: &Owner, (at, bytes): (u64, &[u8]), hold: Option<&Hold>) -> Put {
         let mut section = self.lock();
         let Some(section) = section.as_mut() else { return Put::Beside };
         let end = at.saturating_add(bytes.len() as u64);
-        if !section.is_of(open) {
+        if !section.is_of(owner) {
             // What it has of these bytes is not to come over them.
             section.is_void |= section.meets(&(at..end));
             return Put::Beside;
@@ -186,7 +189,7 @@ impl Sections {
     /// What an open file reads, with what it has written in its section: `read` reads the file.
     pub fn read<T>(
         &self,
-        open: &Arc<Open>,
+        owner: &Owner,
         (at, bytes): (u64, &mut [u8]),
         read: impl FnOnce(&mut [u8]) -> T,
     ) -> T {
@@ -196,7 +199,7 @@ impl Sections {
         // A commit meanwhile would be missed by both.
         let section = self.lock();
         let done = read(bytes);
-        let own = section.as_ref().filter(|section| section.is_of(open));
+        let own = section.as_ref().filter(|section| section.is_of(owner));
         for (begin, written) in own.iter().flat_map(|section| &section.writes) {
             lay_over((at, bytes), (*begin, written));
         }
@@ -204,10 +207,10 @@ impl Sections {
     }
 
     /// Commits the section of an open file.
-    pub fn commit(&self, open: &Arc<Open>, hold: Option<&Hold>) -> Commit {
+    pub fn commit(&self, owner: &Owner, hold: Option<&Hold>) -> Commit {
         let mut place = self.lock();
         let Some(section) = place.as_ref() else { return Commit::Kernel };
-        if !section.is_of(open) {
+        if !section.is_of(owner) {
             return Commit::Failed(libc::EINVAL);
         }
         if let Some(errno) = section.refusal() {
@@ -229,23 +232,23 @@ impl Sections {
     }
 
     /// Why the section of an open file is not to be committed by the kernel.
-    pub fn refusal(&self, open: &Arc<Open>) -> Option<i32> {
-        self.lock().as_ref().filter(|section| section.is_of(open)).and_then(Section::refusal)
+    pub fn refusal(&self, owner: &Owner) -> Option<i32> {
+        self.lock().as_ref().filter(|section| section.is_of(owner)).and_then(Section::refusal)
     }
 
     /// Why nothing is to be written by an open file: its section is lost.
-    pub fn failure(&self, open: &Arc<Open>) -> Option<i32> {
-        match self.lock().as_ref().filter(|section| section.is_of(open))?.place {
+    pub fn failure(&self, owner: &Owner) -> Option<i32> {
+        match self.lock().as_ref().filter(|section| section.is_of(owner))?.place {
             Place::Lost(errno) => Some(errno),
             Place::Library | Place::Mount => None,
         }
     }
 
     /// Ends the section of an open file without a trace. `None`: the kernel is to do so as well.
-    pub fn abort(&self, open: &Arc<Open>) -> Outcome {
+    pub fn abort(&self, owner: &Owner) -> Outcome {
         let mut place = self.lock();
         let section = place.as_ref()?;
-        if !section.is_of(open) {
+        if !section.is_of(owner) {
             return Some(Err(libc::EINVAL));
         }
         let mounts = matches!(section.place, Place::Mount);
@@ -262,7 +265,7 @@ impl Sections {
 
     /// The lease is about to be given back, or has ended: the section becomes the mount's, with all
     /// that was written so far. It is void if others may have changed the file since it began.
-    pub fn to_kernel(&self, key: Key, hold: &Hold) {
+    pub fn to_kernel(&self, file: (u64, u64), hold: &Hold) {
         if !self.is_any() {
             return;
         }
@@ -271,7 +274,7 @@ impl Sections {
         let Some(section) = place.as_mut().filter(here) else { return };
         // SAFETY: the descriptor was the program's, and the kernel says what it is now.
         let fd = unsafe { BorrowedFd::borrow_raw(section.fd) };
-        if registry::key(fd) != Some(key) {
+        if key(fd) != Some(file) {
             return self.set(&mut place, None);
         }
         let moved = moved(section, fd, hold);
@@ -302,8 +305,8 @@ fn moved(section: &Section, fd: BorrowedFd<'_>, hold: &Hold) -> Result<bool, i32
 /// When a file was changed, in seconds and nanoseconds, and its size.
 type Times = (i64, u32, u64);
 
-/// What a file's times are while it is leased. Whoever changes it after the lease has them be
-/// others: nothing is left that the end of the lease would move them for, and the clock goes on.
+/// What a file's times are while it is leased. A change by others after the lease makes other ones
+/// of them: nothing is left that the end of the lease would move them for, and the clock goes on.
 fn quiet(fd: BorrowedFd<'_>, hold: &Hold) -> Option<Times> {
     let Ok(Through::Lease(_)) = hold.sync_by(false) else { return None };
     let before = times(fd)?;
