@@ -31,8 +31,11 @@ struct State<T, L> {
     /// All that its end does is done.
     ended: bool,
     inside: u32,
-    late: Option<Box<Vec<L>>>,
+    late: Option<Box<Late<L>>>,
 }
+
+/// Those who came while it ends.
+struct Late<L>(Vec<L>);
 
 /// Is inside, until it is dropped.
 pub(crate) struct Entered<G: Gate> {
@@ -58,7 +61,7 @@ pub(crate) fn enter<G: Gate>(gate: &Arc<G>, one: G::Late) -> Entering<G> {
     }
     match state.granted.clone().filter(|_| !state.ends) {
         None => {
-            state.late.get_or_insert_default().push(one);
+            state.late.get_or_insert_with(|| Box::new(Late(Vec::new()))).0.push(one);
             Entering::Late
         }
         Some(granted) => {
@@ -121,7 +124,7 @@ impl<T, L> Entrance<T, L> {
         let finished = finish(granted.as_ref());
         let mut state = lock(&self.state);
         state.ended = true;
-        let late = state.late.take().map_or_else(Vec::new, |late| *late);
+        let late = state.late.take().map_or_else(Vec::new, |late| late.0);
         drop(state);
         drop(granted);
         self.changed.notify_all();

@@ -132,7 +132,7 @@ impl Request {
 /// To the worker of its connection. One that has ended carries nothing out.
 pub(super) fn send(request: Request) {
     let mailbox = request.line.mailbox.clone();
-    if let Err(request) = mailbox.bring(request) {
+    if let Some(request) = mailbox.bring(request) {
         request.abandon();
     }
 }

@@ -59,10 +59,10 @@ impl Mailbox {
     }
 
     /// Puts something in, unless the worker has ended: then it comes back.
-    fn put<T>(&self, what: T, put: impl FnOnce(&mut Mail, T)) -> std::result::Result<(), T> {
+    fn put<T>(&self, what: T, put: impl FnOnce(&mut Mail, T)) -> Option<T> {
         let mut state = lock(&self.state);
         if state.closed {
-            return Err(what);
+            return Some(what);
         }
         put(&mut state.mail, what);
         let asleep = std::mem::take(&mut state.asleep);
@@ -70,16 +70,16 @@ impl Mailbox {
         if asleep {
             self.ring();
         }
-        Ok(())
+        None
     }
 
     fn ring(&self) {
         // Fails only where it has rung 2^64 times, and nobody has looked.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.bell, &1u64.to_le_bytes());
     }
 
     /// A request whose turn it is, or that is over; it comes back if the worker has ended.
-    pub fn bring(&self, request: Request) -> std::result::Result<(), Request> {
+    pub fn bring(&self, request: Request) -> Option<Request> {
         self.put(request, |mail, request| mail.requests.push(request))
     }
 
@@ -89,9 +89,9 @@ impl Mailbox {
     }
 
     /// A connection that is the worker's from now on; it comes back if the worker has ended.
-    pub fn admit(&self, newcomer: Newcomer) -> std::result::Result<(), Newcomer> {
+    pub fn admit(&self, newcomer: Newcomer) -> Option<Newcomer> {
         self.members.fetch_add(1, Ordering::AcqRel);
-        self.put(newcomer, |mail, newcomer| mail.newcomers.push(newcomer)).inspect_err(|_| {
+        self.put(newcomer, |mail, newcomer| mail.newcomers.push(newcomer)).inspect(|_| {
             self.members.fetch_sub(1, Ordering::AcqRel);
         })
     }

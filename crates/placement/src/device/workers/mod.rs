@@ -91,9 +91,9 @@ impl Workers {
             attached: Attached::new(&self.common.tokens),
             refused,
         };
-        let admitted = self.choose().and_then(|mailbox| {
-            let ended = |_| Error::Refused("this process ends".into());
-            mailbox.admit(newcomer).map_err(ended)
+        let admitted = self.choose().and_then(|mailbox| match mailbox.admit(newcomer) {
+            None => Ok(()),
+            Some(_) => Err(Error::Refused("this process ends".into())),
         });
         admitted.map_err(|error| {
             sender.close();

@@ -285,11 +285,11 @@ impl Worker {
             Plan::Answer(answer) => return request.finish(Some(within), answer),
             Plan::Slow => (request, within),
             Plan::Access(access) => match self.submit(request, within, access) {
-                Ok(()) => {
+                None => {
                     self.member(number, |member| member.under_way += 1);
                     return;
                 }
-                Err(slow) => slow,
+                Some(slow) => slow,
             },
         };
         let mut slow = Some(slow);
@@ -310,12 +310,12 @@ impl Worker {
         request: Request,
         within: Within,
         Access { kind, offset, buf, bytes, device }: Access,
-    ) -> std::result::Result<(), (Request, Within)> {
+    ) -> Option<(Request, Within)> {
         let beside = match kind {
             IoKind::Read => None,
             IoKind::Write { .. } => match request.open.grant.beside() {
                 Some(beside) => Some(beside),
-                None => return Err((request, within)),
+                None => return Some((request, within)),
             },
         };
         self.next += 1;
@@ -324,9 +324,9 @@ impl Worker {
             Ok(()) => {
                 let running = Running { request, within, kind, bytes, _beside: beside };
                 self.running.insert(id, running);
-                Ok(())
+                None
             }
-            Err(_) => Err((request, within)),
+            Err(_) => Some((request, within)),
         }
     }
 
