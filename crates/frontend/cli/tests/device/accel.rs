@@ -411,7 +411,8 @@ fn answer_the_same(town: &Town, seeds: std::ops::RangeInclusive<u32>) {
         run("diff", &["-r", ours.to_str().unwrap(), theirs.to_str().unwrap()]).ok();
     }
     let grants = town.told("grants") - before;
-    assert!(grants > 100, "{grants} grants");
+    // They grow, so there are fewer than leases that were used.
+    assert!(grants > 40, "{grants} grants");
     assert_eq!((town.told("ended"), town.told("lost")), (0, 0));
 }
 

@@ -18,9 +18,9 @@ use std::time::Duration;
 const MOST: usize = 4 << 20;
 /// Writes of one section.
 const MOST_WRITES: usize = 65_536;
-/// After this many sections that the lane has not taken, one behind the other, the file's sections
-/// begin with the mount.
-const REFUSALS: u8 = 2;
+/// After a section that the lane has not taken one begins with the mount, after the next such one
+/// three, and so on, up to two to the power of this less one.
+const MOST_REFUSED: u8 = 6;
 /// Longer than one tick of the clock that files are stamped with.
 const TICK: Duration = Duration::from_millis(11);
 
@@ -46,7 +46,10 @@ pub struct Owner(Arc<()>);
 #[derive(Default)]
 pub struct Sections {
     is_any: AtomicBool,
+    /// Sections that the lane has not taken, one behind the other.
     refused: AtomicU8,
+    /// The number of the next ones that begin with the mount.
+    skip: AtomicU8,
     section: Mutex<Option<Section>>,
 }
 
@@ -149,8 +152,9 @@ impl Sections {
         if section.is_some() {
             return Some(Err(libc::EBUSY));
         }
-        let tries = self.refused.load(Ordering::Relaxed) < REFUSALS;
-        if !hold.is_direct() || !tries || hold.size() == Through::Mount || !owns(fd) {
+        let skip = |skip: u8| skip.checked_sub(1);
+        let skips = self.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, skip).is_ok();
+        if !hold.is_direct() || skips || hold.size() == Through::Mount || !owns(fd) {
             return None;
         }
         let (owner, place) = (Arc::downgrade(&owner.0), Place::Library);
@@ -223,7 +227,10 @@ impl Sections {
                 Commit::Done { synced }
             }
             Some(Ok(Committed::Elsewhere)) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
+                let refused = self.refused.load(Ordering::Relaxed).saturating_add(1);
+                let refused = refused.min(MOST_REFUSED);
+                self.refused.store(refused, Ordering::Relaxed);
+                self.skip.store((1 << refused) - 1, Ordering::Relaxed);
                 Commit::Kernel
             }
             Some(Ok(Committed::Ended)) | None => Commit::Kernel,
