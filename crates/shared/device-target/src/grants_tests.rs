@@ -12,5 +12,8 @@ fn where_programs_reach_a_target() {
     ] {
         assert_eq!(reached(said).unwrap(), wanted);
     }
+    let target = Address::Rdma { host: "storage".into(), port: 7000 };
+    let over_tcp = super::reached("tcp:0.0.0.0:7001", &target).unwrap();
+    assert_eq!(over_tcp.to_string(), "tcp:storage:7001");
     assert!(matches!(reached("nowhere"), Err(siftfs_base::Error::Refused(_))));
 }

@@ -246,6 +246,24 @@ fn a_full_flow_takes_nothing_until_it_is_read() {
     assert_eq!(write(&mut a, &vec![7; 2 * half]), half);
 }
 
+/// One direction alone, filled and read again and again: also the buffers of messages without bytes
+/// are posted again.
+#[test]
+fn messages_without_bytes_give_their_buffers_back() {
+    let wire = Wire::default();
+    let (mut a, mut b) = wire.ends();
+    let all = (BUFFERS * BUFFER_LEN) as usize;
+    for round in 0..2 * INCOMING {
+        assert_eq!(write(&mut a, &vec![3; 2 * all]), all, "round {round}");
+        wire.settle();
+        b.pump();
+        assert_eq!(read(&mut b, 2 * all).len(), all);
+        wire.settle();
+        a.pump();
+        b.pump();
+    }
+}
+
 /// Credits go with bytes where those go back anyway.
 #[test]
 fn bytes_carry_credits_back() {

@@ -252,6 +252,12 @@ fn a_cut_wakes_both_sides_and_nothing_crosses_any_more() {
     for end in [&ours, &theirs] {
         assert!(end.write(&[IoSlice::new(b"x")]).is_err());
     }
+    // Also before either has looked at the connection below.
+    let (ours, theirs, _below) = ends();
+    ours.cut();
+    for end in [&ours, &theirs] {
+        assert!(end.write(&[IoSlice::new(b"x")]).is_err());
+    }
 }
 
 /// The connection below is for the greeting alone: its end is the end, and bytes there are a lie.
