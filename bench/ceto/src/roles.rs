@@ -4,6 +4,7 @@
 
 use crate::delay::delayed;
 use crate::storage::Modelled;
+use crate::wire::{self, counted};
 use crate::{span, wait};
 use clap::Args;
 use serde_json::json;
@@ -15,7 +16,8 @@ use siftfs_placement::{
 };
 use siftfs_remote::Server as HostServer;
 use siftfs_rig::place::{Failed, Result};
-use siftfs_wire::Access;
+use siftfs_transport::Received;
+use siftfs_wire::{Access, FromService, StorageAnswer, ToService};
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +57,12 @@ pub struct TargetArgs {
     /// Bytes of the volume
     #[arg(long)]
     size: u64,
+    /// Bytes of the volume's redo lane, if it is to have one
+    #[arg(long)]
+    redo_lane: Option<u64>,
+    /// Count the bytes of programs' messages
+    #[arg(long)]
+    count: bool,
 }
 
 /// A host.
@@ -68,6 +76,13 @@ pub struct HostArgs {
     /// Bytes of its page cache
     #[arg(long)]
     cache: u64,
+}
+
+/// What answers, and does nothing else.
+#[derive(Args)]
+pub struct EchoArgs {
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Threads that take connections, until it is dropped.
@@ -129,7 +144,8 @@ impl Drop for Door {
 /// A new volume in memory, as it is opened by each that comes.
 fn volume(args: &TargetArgs) -> Result<SharedDevice> {
     let device = Arc::new(MemDevice::new(args.size));
-    let made = MkfsOptions { lanes: 1, ..MkfsOptions::default() };
+    let redo_lane = args.redo_lane;
+    let made = MkfsOptions { lanes: 1, redo_lane, ..MkfsOptions::default() };
     mkfs_on(device.clone() as Arc<dyn siftfs_device::Device>, &made).map_err(said)?;
     let memory = MemDevice::from_image(device.snapshot());
     Ok(SharedDevice::new(Arc::new(Modelled::new(memory, args.storage))))
@@ -170,15 +186,44 @@ pub fn target(args: &TargetArgs) -> Result<()> {
     let (hosts, programs) = (bind("hosts.sock")?, bind("programs.sock")?);
     let server = server(&volume(args)?, &programs.address(), &common.dir);
     let said = json!({"hosts": hosts.address().to_string()});
-    let (one, other, delay) = (server.clone(), server.clone(), common.net_delay);
+    let (one, other, delay, counts) =
+        (server.clone(), server.clone(), common.net_delay, args.count);
+    let serve = move |end| other.program(delayed(counted(end, counts), delay));
     let doors = [
         Door::open(move || accepted(&hosts), move |end| one.session(end)),
-        Door::open(move || accepted(&programs), move |end| other.program(delayed(end, delay))),
+        Door::open(move || accepted(&programs), serve),
     ];
     tend(&said)?;
     server.stop();
     drop(doors);
     Ok(())
+}
+
+/// Answers each message of a program that asks for something, at once, until its input ends. So the
+/// way of a call can be timed without what a target does for it.
+///
+/// # Errors
+/// It cannot be started.
+pub fn echo(args: &EchoArgs) -> Result<()> {
+    let common = &args.common;
+    let listener = Listener::bind(&common.at("echo.sock"), &common.options()).map_err(said)?;
+    let (said, delay) = (json!({"echo": listener.address().to_string()}), common.net_delay);
+    let door = Door::open(move || accepted(&listener), move |end| answer(delayed(end, delay)));
+    tend(&said)?;
+    drop(door);
+    Ok(())
+}
+
+fn answer(mut end: DeviceEnd) {
+    while let Ok(Received::Message(message)) = end.receiver.recv(None) {
+        let (ToService::Storage { id, .. } | ToService::Queued { id, .. }) = message else {
+            continue;
+        };
+        let done = FromService::Storage { id, answer: StorageAnswer::Done };
+        if end.sender.send(done).is_err() {
+            return;
+        }
+    }
 }
 
 /// Runs a host until its input ends. Its target has to be there until then.
@@ -222,7 +267,7 @@ pub fn host(args: &HostArgs) -> Result<()> {
 }
 
 /// Says where it listens. Then each line of the input is answered with the processor time that was
-/// used, until the input ends.
+/// used, and the bytes of messages that were counted, until the input ends.
 fn tend(listening: &serde_json::Value) -> Result<()> {
     let broken = |e: io::Error| Failed(format!("its output: {e}"));
     let mut out = io::stdout().lock();
@@ -233,7 +278,7 @@ fn tend(listening: &serde_json::Value) -> Result<()> {
         }
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         let (all, injected) = (micros(wait::of_process()), micros(wait::spent()));
-        let used = json!({"us": all, "injected_us": injected});
+        let used = json!({"us": all, "injected_us": injected, "wire": wire::crossed()});
         writeln!(out, "{used}").and_then(|()| out.flush()).map_err(broken)?;
     }
     Ok(())

@@ -7,6 +7,8 @@ use serde_json::Value;
 use siftfs::{Claim, Direct, Volume};
 use siftfs_device_target::TargetPlace;
 use siftfs_rig::place::{Failed, Result, failed};
+use siftfs_transport::CallerEnd;
+use siftfs_wire::BlockProtocol;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -67,11 +69,15 @@ impl Process {
     /// # Errors
     /// It has ended.
     pub fn used(&mut self) -> Result<f64> {
-        let asks = self.asks.as_mut().ok_or_else(|| Failed("it ends".into()))?;
-        asks.write_all(b"used\n").and_then(|()| asks.flush()).map_err(failed("its input"))?;
-        let said = self.line()?;
+        let said = self.asked()?;
         let number = |name: &str| said[name].as_f64().unwrap_or_default();
         Ok(number("us") - number("injected_us"))
+    }
+
+    fn asked(&mut self) -> Result<Value> {
+        let asks = self.asks.as_mut().ok_or_else(|| Failed("it ends".into()))?;
+        asks.write_all(b"used\n").and_then(|()| asks.flush()).map_err(failed("its input"))?;
+        self.line()
     }
 
     /// Ends it in order.
@@ -99,6 +105,24 @@ impl Drop for Process {
     }
 }
 
+/// What a target is to have.
+#[derive(Clone, Copy, Default)]
+pub struct Made {
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Bytes of its redo lane; without one, none.
+    pub redo_lane: Option<u64>,
+    /// Bytes of programs' messages are counted.
+    pub counts: bool,
+}
+
+impl From<u64> for Made {
+    /// A volume of this size, and nothing else.
+    fn from(size: u64) -> Self {
+        Self { size, ..Self::default() }
+    }
+}
+
 /// A target, by itself or with a host.
 pub struct Stage {
     /// The host's process, if there is one. It ends before the target.
@@ -108,14 +132,17 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A target with a new volume of this size.
+    /// A target with a new volume, of this size or made so.
     ///
     /// # Errors
     /// It does not start.
-    pub fn target(plan: &Plan<'_>, name: &str, size: u64) -> Result<Self> {
+    pub fn target(plan: &Plan<'_>, name: &str, made: impl Into<Made>) -> Result<Self> {
+        let Made { size, redo_lane, counts } = made.into();
         let storage = format!("{}ns", plan.storage.as_nanos());
-        let size = size.to_string();
-        let more = ["--storage", &storage, "--size", &size];
+        let (size, lane) = (size.to_string(), redo_lane.map(|bytes| bytes.to_string()));
+        let mut more = vec!["--storage", &storage, "--size", &size];
+        lane.iter().for_each(|bytes| more.extend(["--redo-lane", bytes]));
+        more.extend(counts.then_some("--count"));
         let target = Process::start(plan, "target", &folder(plan, name), &more)?;
         Ok(Self { host: None, target, spin: plan.spin })
     }
@@ -124,8 +151,8 @@ impl Stage {
     ///
     /// # Errors
     /// One of them does not start.
-    pub fn host(plan: &Plan<'_>, name: &str, size: u64, cache: u64) -> Result<Self> {
-        let mut stage = Self::target(plan, name, size)?;
+    pub fn host(plan: &Plan<'_>, name: &str, made: impl Into<Made>, cache: u64) -> Result<Self> {
+        let mut stage = Self::target(plan, name, made)?;
         let (target, cache) = (stage.target.says("hosts")?, cache.to_string());
         let more = ["--target", target, "--cache", &cache];
         let host = Process::start(plan, "host", &folder(plan, name), &more)?;
@@ -149,6 +176,15 @@ impl Stage {
     fn address(&self) -> Result<siftfs::Address> {
         let host = self.host.as_ref().ok_or_else(|| Failed("there is no host".into()))?;
         host.says("programs")?.parse().map_err(said)
+    }
+
+    /// Bytes of messages between programs and the target so far, both ways, where they are counted.
+    ///
+    /// # Errors
+    /// The target has ended.
+    pub fn crossed(&mut self) -> Result<f64> {
+        let said = self.target.asked()?;
+        said["wire"].as_f64().ok_or_else(|| Failed("it does not say what crossed".into()))
     }
 
     /// A session of the host, by which all goes to the host.
@@ -184,6 +220,41 @@ impl Stage {
         let Self { host, target, .. } = self;
         host.map_or(Ok(()), Process::end)?;
         target.end()
+    }
+}
+
+/// A process that answers at once, to time the way of a call alone.
+pub struct Echo {
+    process: Process,
+    spin: Duration,
+}
+
+impl Echo {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(plan: &Plan<'_>) -> Result<Self> {
+        let process = Process::start(plan, "echo", &folder(plan, "echo"), &[])?;
+        Ok(Self { process, spin: plan.spin })
+    }
+
+    /// A connection with it, of the same transport that programs have with a target.
+    ///
+    /// # Errors
+    /// It does not take one.
+    pub fn connect(&self) -> Result<CallerEnd<BlockProtocol>> {
+        let address: siftfs::Address = self.process.says("echo")?.parse().map_err(said)?;
+        siftfs_transport::connect::<BlockProtocol>(&address, &roles::options(self.spin))
+            .map_err(said)
+    }
+
+    /// Ends it in order. Its connections have ended before.
+    ///
+    /// # Errors
+    /// It does not end well.
+    pub fn end(self) -> Result<()> {
+        self.process.end()
     }
 }
 

@@ -39,6 +39,21 @@ fn single_threaded_throughput() {
 }
 
 #[test]
+fn concurrent_calls() {
+    assert_eq!(figure("fig12"), (66, 0));
+}
+
+#[test]
+fn mixes_of_servers() {
+    assert_eq!(figure("fig13"), (12, 0));
+}
+
+#[test]
+fn atomic_writes() {
+    assert_eq!(figure("fig14"), (19, 2));
+}
+
+#[test]
 fn checks_of_the_permission_table() {
     assert_eq!(figure("fig15a"), (7, 3));
 }
@@ -56,4 +71,19 @@ fn opens_and_open_queues() {
 #[test]
 fn an_unrelated_fsync() {
     assert_eq!(figure("fairness"), (3, 1));
+}
+
+#[test]
+fn latencies() {
+    assert_eq!(figure("table1"), (2, 1));
+}
+
+#[test]
+fn where_the_time_goes() {
+    assert_eq!(figure("table2"), (7, 0));
+}
+
+#[test]
+fn writers_near_and_far() {
+    assert_eq!(figure("fig2"), (3, 0));
 }

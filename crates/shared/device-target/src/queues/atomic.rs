@@ -110,7 +110,8 @@ fn messages<'a>(parts: &[(u64, &'a [u8])]) -> Vec<Message<'a>> {
 fn call(commit: bool, message: &Message<'_>) -> StorageCall {
     let run = |(offset, data): &(u64, &[u8])| AtomicRun { offset: *offset, len: data.len() as u32 };
     let runs = message.iter().map(run).collect();
-    let data: Vec<u8> = message.iter().flat_map(|(_, data)| data.iter().copied()).collect();
+    let parts: Vec<&[u8]> = message.iter().map(|(_, data)| *data).collect();
+    let data = parts.concat();
     let blocks = data.chunks(BLOCK_SIZE).map(|part| {
         let mut block = [0; BLOCK_SIZE];
         block.iter_mut().zip(part).for_each(|(to, from)| *to = *from);

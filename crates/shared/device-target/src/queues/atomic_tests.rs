@@ -24,3 +24,20 @@ fn parts_are_cut_into_messages() {
     };
     assert_eq!((commit, runs.len(), blocks.len()), (true, 3000 - 2 * ATOMIC_MAX_RUNS, 1));
 }
+
+/// The bytes of all parts follow each other in the blocks, and zeros fill the last one.
+#[test]
+fn a_message_has_its_bytes_in_order() {
+    let parts = [(70_000, vec![1; 5000]), (9, vec![2; 3]), (4096, vec![3; 4000])];
+    let message: Message<'_> = parts.iter().map(|(at, data)| (*at, &**data)).collect();
+    let StorageCall::AtomicWrite { commit, runs, blocks, .. } = call(true, &message) else {
+        panic!("another call");
+    };
+    assert!(commit);
+    let named: Vec<_> = runs.iter().map(|run| (run.offset, run.len as usize)).collect();
+    assert_eq!(named, [(70_000, 5000), (9, 3), (4096, 4000)]);
+    let sent: Vec<u8> = blocks.iter().flat_map(|block| block.to_vec()).collect();
+    let mut expected = parts.map(|(_, data)| data).concat();
+    expected.resize(3 * BLOCK_SIZE, 0);
+    assert!(sent == expected, "other bytes than the parts have");
+}

@@ -3,13 +3,13 @@
 
 use crate::Plan;
 use crate::stage::{Process, Stage, said};
-use siftfs::{Direct, DirectFile, File, Volume};
+use crate::ways::Way;
+use siftfs::{Direct, Volume};
 use siftfs_base::Rng;
 use siftfs_rig::figure::Output;
 use siftfs_rig::fresh::refresh;
 use siftfs_rig::place::{Failed, Result};
 use siftfs_rig::table::{Compared, Row, Side, Target, show};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Bytes of the volume, of the files that are overwritten and read, and of appends in one job.
@@ -22,8 +22,6 @@ const CACHE: u64 = 1 << 20;
 const LENGTHS: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 128 << 10];
 /// Bytes between two syncs of a stream.
 const STREAM: u64 = 1 << 20;
-/// How long until a file's blocks are granted.
-const GRANTED: Duration = Duration::from_secs(30);
 
 /// What is done again and again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,12 +43,6 @@ const OPS: [(Op, &str, f64, &str); 4] = [
     (Op::Stream, "appends, durable each MiB", 1.12, "1.12 times uFS, without a sync"),
 ];
 
-/// A file by one of the two ways.
-enum Way {
-    Direct(DirectFile),
-    Host(File),
-}
-
 /// One way's files: what is written, what is read, and what grows.
 struct Files {
     written: Way,
@@ -66,72 +58,11 @@ struct Found {
     cpu: Vec<f64>,
 }
 
-impl Way {
-    fn write(&self, volume: &Volume, (at, data): (u64, &[u8]), durable: bool) -> Result<()> {
-        match (self, durable) {
-            (Self::Direct(file), true) => file.write_durable_at(at, data).map_err(said),
-            (Self::Direct(file), false) => file.write_at(at, data).map_err(said),
-            (Self::Host(file), true) => {
-                let mut steps = volume.compound();
-                steps.write(file, at, data);
-                steps.durable().map(drop).map_err(said)
-            }
-            (Self::Host(file), false) => file.write_at(at, data).map_err(said),
-        }
-    }
-
-    fn read(&self, at: u64, len: usize) -> Result<()> {
-        let read = match self {
-            Self::Direct(file) => file.read_at(at, len),
-            Self::Host(file) => file.read_at(at, len),
-        };
-        let found = read.map_err(said)?.len();
-        if found == len { Ok(()) } else { Err(Failed(format!("{found} bytes at {at}"))) }
-    }
-
-    fn sync(&self) -> Result<()> {
-        match self {
-            Self::Direct(file) => file.sync_data(),
-            Self::Host(file) => file.sync_data(),
-        }
-        .map_err(said)
-    }
-
-    fn empty(&self) -> Result<()> {
-        match self {
-            Self::Direct(file) => file.set_len(0).and_then(|()| file.sync_all()),
-            Self::Host(file) => file.set_len(0).and_then(|()| file.sync_all()),
-        }
-        .map_err(said)
-    }
-
-    fn fill(&self, volume: &Volume) -> Result<()> {
-        let mut piece = vec![0; 1 << 20];
-        for at in (0..SIZE).step_by(piece.len()) {
-            self.write(volume, (at, refresh(&mut piece)), false)?;
-        }
-        self.sync()
-    }
-
-    /// Returns when it goes to the target, if it is to.
-    fn settles(&self) -> Result<()> {
-        let Self::Direct(file) = self else { return Ok(()) };
-        let begun = Instant::now();
-        while !file.is_direct() {
-            if begun.elapsed() > GRANTED {
-                return Err(Failed("the host grants nothing of the file".into()));
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-}
-
 impl Files {
     fn new(volume: &Volume, make: impl Fn(&str) -> Result<Way>) -> Result<Self> {
         let side = Self { written: make("written")?, read: make("read")?, grown: make("grown")? };
-        side.written.fill(volume)?;
-        side.read.fill(volume)?;
+        side.written.fill(volume, SIZE)?;
+        side.read.fill(volume, SIZE)?;
         Ok(side)
     }
 
