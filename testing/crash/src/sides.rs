@@ -303,9 +303,8 @@ impl Town {
             let clock: Arc<dyn Clock> = self.clock.clone();
             let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
             let (names, storage) = (vec![NAME.into()], Some(storage));
-            let scratch = std::env::temp_dir();
-            let options =
-                ServerOptions { patience, replay, clock, names, storage, programs: None, scratch };
+            let more = ServerOptions::default();
+            let options = ServerOptions { patience, replay, clock, names, storage, ..more };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,

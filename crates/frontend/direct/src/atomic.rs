@@ -8,9 +8,15 @@ use siftfs_device_target::{Fate, Outcome};
 use siftfs_proto::{Reply, Request, SectionId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes of one section at most.
 const MOST: usize = 16 << 20;
+/// How long until the host has a lease back that the program has not any more, and how often that
+/// is looked at.
+const RETURNED: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Writes of one file that happen together: after their commit, or a crash, all of them are there,
 /// or none. They are kept in the program until then, so nothing shows them, reads by this program
@@ -138,9 +144,8 @@ impl AtomicSection<'_> {
     /// No lease stands beside a section (rule R48).
     fn by_host(&self) -> Result<()> {
         let shared = &self.file.opened.shared;
-        self.file.opened.give_up();
-        let file = self.file.opened.handle.into();
-        let section = shared.call(Request::SectionStart { file })?.section()?;
+        let _without = self.file.opened.without_lease();
+        let section = self.started()?;
         let committed = self.fill(section).and_then(|()| {
             let sections = vec![section];
             let commit = Request::SectionCommit { sections, durable: true, times: true };
@@ -151,6 +156,21 @@ impl AtomicSection<'_> {
             let _ = shared.call(Request::SectionAbort { section });
         }
         committed
+    }
+
+    /// A lease that was recalled is the session's at the host until its thread has returned it, or
+    /// its term is over: that is waited for.
+    fn started(&self) -> Result<SectionId> {
+        let (begun, opened) = (Instant::now(), &self.file.opened);
+        loop {
+            let file = opened.handle.into();
+            match opened.shared.call(Request::SectionStart { file }).and_then(Reply::section) {
+                Err(Error::Posix(libc::EBUSY)) if begun.elapsed() < RETURNED => {
+                    thread::sleep(PAUSE);
+                }
+                started => return started,
+            }
+        }
     }
 
     fn fill(&self, section: SectionId) -> Result<()> {

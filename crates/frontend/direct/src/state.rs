@@ -8,7 +8,7 @@ use siftfs_device_target::RequestOrder;
 use siftfs_proto::{Direct, DirectRun, Handle, LeaseId, Reply, Request};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,17 @@ pub(crate) struct Opened {
     ahead: Mutex<bool>,
     /// It is not any more.
     asked_ahead: Condvar,
+    /// Sections of the host, beside which no lease is asked for.
+    sections: AtomicUsize,
+}
+
+/// No lease is asked for until this is dropped.
+pub(crate) struct WithoutLease<'a>(&'a Opened);
+
+impl Drop for WithoutLease<'_> {
+    fn drop(&mut self) {
+        self.0.sections.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// How the file is reached. Calls hold it to read.
@@ -100,6 +111,7 @@ impl Opened {
             missed,
             ahead,
             asked_ahead,
+            sections: AtomicUsize::new(0),
         })
     }
 
@@ -124,7 +136,8 @@ impl Opened {
             Some(0) => self.size.load(Ordering::Relaxed) >= BLOCK_BYTES,
             Some(_) => self.beside.load(Ordering::Relaxed) >= BESIDE,
         };
-        wants && !state.never && state.next.is_none_or(|next| Instant::now() >= next)
+        let may = !state.never && self.sections.load(Ordering::Acquire) == 0;
+        wants && may && state.next.is_none_or(|next| Instant::now() >= next)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -490,6 +503,14 @@ impl Opened {
             state.wait();
         }
         self.shared.forget(lease);
+    }
+
+    /// Returns the lease, if there is one, and has none asked for.
+    pub fn without_lease(&self) -> WithoutLease<'_> {
+        self.sections.fetch_add(1, Ordering::AcqRel);
+        let without = WithoutLease(self);
+        self.give_up();
+        without
     }
 
     /// Returns the lease, if there is one.

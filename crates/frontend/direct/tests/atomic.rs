@@ -8,6 +8,7 @@ use siftfs_device::{Fault, OpClass};
 use siftfs_direct::DirectFile;
 use siftfs_log::REDO_RING;
 use siftfs_proto::{ROOT_INO, Request};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use support::machine::{Machine, Way};
@@ -177,6 +178,41 @@ fn what_is_too_large_is_refused() {
     section.abort();
     assert_eq!(file.read_at(0, 10).unwrap(), b"");
     file.atomic_start().commit().unwrap();
+    drop((file, program));
+    v.close().unwrap();
+}
+
+/// No lease that another thread of the program asks for stands in the way of a section that goes by
+/// the host.
+#[test]
+fn sections_by_the_host_beside_other_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine::start(volume(48 << 20), Way::SharedMemory, dir.path());
+    let v = host(&machine);
+    let program = session(&v);
+    let file = granted(&program, &[1; 64 << 10]);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !over.load(Ordering::Acquire) {
+                assert_eq!(file.read_at(32 << 10, 4096).unwrap(), [1; 4096]);
+            }
+        });
+        let commits = || -> siftfs_base::Result<()> {
+            for round in 0..100 {
+                let mut section = file.atomic_start();
+                section.write_at(4096, &[round; 4096])?;
+                section.write_at(16 << 10, &[round; 10])?;
+                section.commit()?;
+            }
+            Ok(())
+        };
+        let committed = commits();
+        over.store(true, Ordering::Release);
+        committed.unwrap();
+        reader.join().unwrap();
+    });
+    assert_eq!(file.read_at(4096, 4096).unwrap(), [99; 4096]);
     drop((file, program));
     v.close().unwrap();
 }
