@@ -61,7 +61,7 @@ enum What {
     Fig12(Common),
     /// Mixes as filebench's fileserver, varmail, webserver and webproxy: direct, to by the host
     Fig13(Common),
-    /// Atomic writes of 4 to 128 KiB: by the redo lane, and by journals of the program, undo and redo
+    /// Atomic writes of 4 to 128 KiB: by the redo lane, and by a program's undo and redo journals
     Fig14(Common),
     /// Checks of the permission table by what share of it is in memory, and the group decision
     Fig15a(Common),

@@ -93,8 +93,8 @@ struct Run<'a> {
     storage: u64,
     workers: Vec<u64>,
     hosts: Vec<u64>,
-    /// By actor: the step that it is at, its rounds, whether it waits for another one, and the place
-    /// of its request.
+    /// By actor: the step that it is at, its rounds, whether it waits for another one, and the
+    /// place of its request.
     at: Vec<usize>,
     rounds: Vec<u64>,
     waits: Vec<bool>,

@@ -1,6 +1,6 @@
-//! Figure 12: threads that read, overwrite and append 4 KiB (FxMark), each of its own file or all of
-//! one, by direct files and by the host alone. With 1, 2 and 4 threads of this process, and with 1
-//! to 20 in virtual time.
+//! Figure 12: threads that read, overwrite and append 4 KiB (FxMark), each of its own file or all
+//! of one, by direct files and by the host alone. With 1, 2 and 4 threads of this process, and
+//! with 1 to 20 in virtual time.
 
 use crate::model::{Actor, Link, Step, Whose, rate};
 use crate::stage::{Stage, said};

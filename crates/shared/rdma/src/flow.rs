@@ -1,7 +1,7 @@
 //! Bytes in order over the messages of a queue pair, with credits.
 //!
-//! A side has as many credits as messages with bytes that it may send: [`BUFFERS`] at first. The
-//! receiver returns one for each message whose bytes were taken, in the number that a message
+//! A side takes a credit for each message with bytes that it sends; it has [`BUFFERS`] at first.
+//! The receiver returns one for each message whose bytes were taken, in the number that a message
 //! carries: one with bytes that goes back anyway, or one without as soon as half of all are owed.
 //! A message without bytes takes no credit; the receiver has [`CONTROLS`] more buffers than it
 //! gives credits for. There are never more of those under way: each returns half of the credits,
