@@ -147,10 +147,11 @@ fn without_a_lane() {
 fn others_make_a_section_void() {
     let town = Town::with_lane("8M");
     let mut program = ready(&town);
-    let other = fs::File::options().write(true).open(town.setup.path("f")).unwrap();
     let mut model = vec![1; FILE];
     // Another program, whose write recalls the lease.
     ok(&mut program, &[("start", "0"), ("write 0 100 2", "100")]);
+    assert_eq!(town.told("direct"), 1);
+    let other = fs::File::options().write(true).open(town.setup.path("f")).unwrap();
     other.write_all_at(&[3; 10], 50).unwrap();
     model[50..60].fill(3);
     ok(&mut program, &[("read 0 100", "100 of 2"), ("write 500 10 2", "10")]);
