@@ -16,7 +16,7 @@ use crate::show::output;
 use siftfs_base::Error;
 use siftfs_placement::{
     Address, DeviceEnd, Listener, OpenStorage, Replay, Server, ServerOptions, TransportOptions,
-    open_media_for_host, open_media_for_service,
+    WorkerOptions, open_media_for_host, open_media_for_service,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
