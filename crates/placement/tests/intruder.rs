@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use world::{Honest, World, shared_memories};
 
 /// How many calls of the hostile may be answered while one call of the honest waits. In a quiet run
-/// it is less than twenty.
+/// it is less than a hundred.
 const BOUND: u64 = 2_000;
 const INTRUDERS: u64 = 3;
 

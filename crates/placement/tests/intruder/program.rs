@@ -252,7 +252,7 @@ impl<'w> Intruder<'w> {
         lens[self.rng.below(lens.len() as u64) as usize]
     }
 
-    /// As many blocks as the length needs, or another number of them.
+    /// The blocks that the length needs, or another number of them.
     fn blocks(&mut self, len: u64) -> Vec<SharedBlock> {
         let right = len.div_ceil(BLOCK).min(70);
         let given = if self.rng.chance(85) { right } else { self.rng.below(70) };
