@@ -323,7 +323,7 @@ impl<'w> Intruder<'w> {
         }
     }
 
-    /// A stream that breaks off, or that is none of the protocol's.
+    /// A stream that breaks off, or has other bytes than the protocol's.
     fn half_a_message(&mut self) {
         let siftfs_placement::Address::Unix(socket) = &self.world.door.address else { return };
         let Ok(mut stream) = UnixStream::connect(socket) else { return };
