@@ -294,7 +294,7 @@ fn is_plain_ext4(image: &Image, apart: bool) -> Result<(), String> {
     if checked.status.success() { Ok(()) } else { Err(said) }
 }
 
-/// How much is tried: every so manieth cut, and of those every so manieth recovery is cut.
+/// How much is tried: one of this number of cuts, and of those one of this number of recoveries.
 struct Share {
     cuts: u64,
     recoveries: u64,

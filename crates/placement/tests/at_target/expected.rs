@@ -56,7 +56,7 @@ pub struct Expected {
     durable: u64,
     /// From this operation on it may be gone.
     pub gone: u64,
-    /// From these operations on, only so many of its first sectors must be there.
+    /// From each of these operations on, only that number of its first sectors must be there.
     pub shorter: Vec<(u64, usize)>,
     /// The version that it began with.
     first: u64,

@@ -252,7 +252,7 @@ impl<'w> Intruder<'w> {
         lens[self.rng.below(lens.len() as u64) as usize]
     }
 
-    /// As many blocks as the length needs, or another number of them.
+    /// The blocks that the length needs, or another number of them.
     fn blocks(&mut self, len: u64) -> Vec<SharedBlock> {
         let right = len.div_ceil(BLOCK).min(70);
         let given = if self.rng.chance(85) { right } else { self.rng.below(70) };
@@ -323,7 +323,7 @@ impl<'w> Intruder<'w> {
         }
     }
 
-    /// A stream that breaks off, or that is none of the protocol's.
+    /// A stream that breaks off, or has other bytes than the protocol's.
     fn half_a_message(&mut self) {
         let siftfs_placement::Address::Unix(socket) = &self.world.door.address else { return };
         let Ok(mut stream) = UnixStream::connect(socket) else { return };

@@ -19,6 +19,10 @@ const KIND: VolumeKind = VolumeKind::SMALL.with_redo_lane();
 /// Where the row of the redo lane lies in the header's first block: behind that of the one lane.
 const ROW: usize = 256 + 64;
 
+/// A record: its transaction, its index in that, whether it commits that, and its writes, as places
+/// and lengths.
+type Planned<'a> = (u64, u32, bool, &'a [(u64, usize)]);
+
 /// A volume with a history, and three records of two transactions in its lane.
 struct Case {
     image: Image,
@@ -68,7 +72,7 @@ impl Case {
     fn write(&mut self, ino: u32) {
         let disk = Disk { image: self.image.clone() };
         let home = |at: u64| disk.mapped(ino, (at / BLOCK) as u32) * BLOCK + at % BLOCK;
-        let records: [(u64, u32, bool, &[(u64, usize)]); 3] = [
+        let records: [Planned<'_>; 3] = [
             (0, 0, true, &[(100, 2000), (2 * BLOCK, 4096)]),
             (1, 0, false, &[(0, 4096)]),
             (1, 1, true, &[(BLOCK + 10, 50)]),
