@@ -72,7 +72,7 @@ fn a_mount_of_stripes() {
     let set = Set::new();
     let setup = &set.setup;
     set.is_sound();
-    siftfs(&["mount", &set.name, setup.dir()]).ok();
+    siftfs(&["mount", &set.name, setup.dir(), "-o", "shared"]).ok();
     put(setup, "first");
     let large: Vec<u8> = (0..5_000_000u32).map(|n| (n / 4096) as u8 ^ n as u8).collect();
     let file = File::create_new(setup.path("large")).unwrap();
