@@ -158,7 +158,7 @@ fn damage_is_seen_and_repaired() {
     for place in [first, first + UNIT] {
         let (member, turn) = ((place / UNIT) as usize % 2, place / UNIT / 2);
         let file = fs::OpenOptions::new().write(true).open(&set.members[member]).unwrap();
-        file.write_all_at(&[0; 512], BEGIN + turn * UNIT + place % UNIT).unwrap();
+        file.write_all_at(&[0xff; 512], BEGIN + turn * UNIT + place % UNIT).unwrap();
     }
     let before = set.members.each_ref().map(|member| fs::read(member).unwrap());
     siftfs(&["fsck", &set.name]).fails(4, &[]);
