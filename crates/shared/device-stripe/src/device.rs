@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From so many bytes on a call that touches several members does so from several threads.
+/// Bytes from which on a call that touches several members does so from several threads.
 const AT_ONCE: usize = 128 << 10;
 
 /// The area of a striped volume, over members that each have their part of it.
@@ -31,7 +31,7 @@ impl StripedDevice {
     /// The members as they are, `set` being what their labels say.
     ///
     /// # Panics
-    /// If there are not as many as the geometry has.
+    /// If their number is not the one that the geometry has.
     pub(crate) fn over(members: Vec<Member>, geometry: Geometry, set: Option<[u8; 16]>) -> Self {
         assert_eq!(members.len(), geometry.count(), "a set has all of its members");
         Self { members, geometry, set, latched: Mutex::default() }

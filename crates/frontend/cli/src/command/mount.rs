@@ -73,7 +73,8 @@ pub fn mount(a: &Mount) -> Outcome {
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
     let at_target = target::target(&a.volume, &options.service.trust)?;
-    // A target's volume is no served one, nor is one on stripes: for a path, `served` refuses the options of one.
+    // A target's volume is no served one, nor is one on stripes. For a path, `served` refuses the
+    // options of one.
     let here = at_target.is_none() && StripePlace::parse(&a.volume).is_none();
     let path = if here { &a.volume } else { Path::new("/") };
     if let Some(served) = served::served(path, &options.served).map_err(usage)? {

@@ -170,6 +170,8 @@ impl FileService for Served {
             Request::Release { .. } | Request::Forget { .. } | Request::EndSession => {
                 Ok(Reply::Done)
             }
+            // Asked before a file is opened to be written: it is not one to append to alone.
+            Request::GetFlags { .. } => Ok(Reply::Flags(0)),
             Request::GetXattr { .. } => Err(errno(libc::ENODATA)),
             _ => Err(Error::Posix(Errno::OPNOTSUPP.raw_os_error())),
         }

@@ -72,7 +72,7 @@ fn a_mount_of_stripes() {
     let set = Set::new();
     let setup = &set.setup;
     set.is_sound();
-    siftfs(&["mount", &set.name, setup.dir()]).ok();
+    siftfs(&["mount", &set.name, setup.dir(), "-o", "shared"]).ok();
     put(setup, "first");
     let large: Vec<u8> = (0..5_000_000u32).map(|n| (n / 4096) as u8 ^ n as u8).collect();
     let file = File::create_new(setup.path("large")).unwrap();
@@ -158,7 +158,7 @@ fn damage_is_seen_and_repaired() {
     for place in [first, first + UNIT] {
         let (member, turn) = ((place / UNIT) as usize % 2, place / UNIT / 2);
         let file = fs::OpenOptions::new().write(true).open(&set.members[member]).unwrap();
-        file.write_all_at(&[0; 512], BEGIN + turn * UNIT + place % UNIT).unwrap();
+        file.write_all_at(&[0xff; 512], BEGIN + turn * UNIT + place % UNIT).unwrap();
     }
     let before = set.members.each_ref().map(|member| fs::read(member).unwrap());
     siftfs(&["fsck", &set.name]).fails(4, &[]);
