@@ -52,11 +52,14 @@ impl Host {
         let opened = |service: &Arc<dyn FileService>, access| {
             let lookup = Request::Lookup { parent: ROOT_INO, name: "f".into() };
             let ino = ask(service, lookup).and_then(Reply::attr).unwrap().ino;
-            ask(service, Request::open(ino, access)).and_then(Reply::opened).unwrap()
+            let handle = ask(service, Request::open(ino, access)).and_then(Reply::opened);
+            (handle.unwrap(), ino)
         };
-        let file = direct.file(opened(direct.service(), Access::Both));
-        let reader = direct.file_to_read(opened(direct.service(), Access::Read));
-        let handle = opened(&plain, Access::Both);
+        let (handle, ino) = opened(direct.service(), Access::Both);
+        let file = direct.file(handle, ino);
+        let (handle, ino) = opened(direct.service(), Access::Read);
+        let reader = direct.file_to_read(handle, ino);
+        let (handle, _) = opened(&plain, Access::Both);
         Self { file, reader, plain, handle, _direct: direct, setup }
     }
 
