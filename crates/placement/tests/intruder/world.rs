@@ -65,7 +65,7 @@ pub fn granted(
     blocks: u64,
     room: u32,
 ) -> Result<(LeaseId, Direct), i32> {
-    let asked = Request::Lease { file: handle.into(), writers: None };
+    let asked = Request::Lease { file: handle.into(), writers: None, direct: None };
     let lease = ask(session, asked)?.leased().unwrap().0;
     loop {
         let asked = Request::LeaseDirect { lease, file: handle.into(), room: room.into() };

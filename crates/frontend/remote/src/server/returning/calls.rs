@@ -24,7 +24,10 @@ pub(in crate::server) fn promise(request: &Request) -> Promise {
         R::Fsync { .. } => Promise::File,
         // Of these it is nothing that is durable, but that all of it will be there or nothing.
         R::Compound(compound) if compound.level == Level::Visible => Promise::Nothing,
-        R::LeaseWrite { durable: true, .. }
+        // What others keep of the file is older than what is written at the target from then on.
+        R::Lease { direct: Some(_), .. }
+        | R::LeaseDirect { .. }
+        | R::LeaseWrite { durable: true, .. }
         | R::Poll { .. }
         | R::Wait { .. }
         | R::SetFlags { .. }
