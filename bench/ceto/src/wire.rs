@@ -3,7 +3,7 @@
 
 use siftfs_base::{BLOCK_BYTES, Result};
 use siftfs_codec::{Encoded, Message};
-use siftfs_transport::{Connection, Crossed, Received, Receiver, Sender};
+use siftfs_transport::{Awaited, Connection, Crossed, Received, Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -41,6 +41,13 @@ impl<M: Message> Sender<M> for Sends<M> {
         CROSSED.fetch_add(if left { bytes } else { 0 }, Ordering::Relaxed);
         left
     }
+    fn post(&self, message: M) -> Result<usize> {
+        count(&message);
+        self.0.post(message)
+    }
+    fn push(&self) -> Result<usize> {
+        self.0.push()
+    }
     fn close(&self) {
         self.0.close();
     }
@@ -59,6 +66,18 @@ impl<M: Message> Receiver<M> for Receives<M> {
             count(message);
         }
         received
+    }
+    fn attend(&mut self) -> Result<Option<Awaited>> {
+        self.0.attend()
+    }
+    fn arm(&mut self) -> Result<bool> {
+        self.0.arm()
+    }
+    fn woken(&mut self) -> Result<()> {
+        self.0.woken()
+    }
+    fn tend(&mut self) {
+        self.0.tend();
     }
 }
 

@@ -79,8 +79,9 @@ impl Session {
     }
 
     /// A regular file, inode `ino`, that is open in this session to be read and written. The
-    /// handle is closed with it, or before, where the program has the file open so already: then both share one
-    /// order. Where the target grants nothing of it, it is of use through the host alone.
+    /// handle is closed with it, or before, where the program has the file open so already: then
+    /// both share one order. Where the target grants nothing of it, it is of use through the host
+    /// alone.
     pub fn file(&self, handle: Handle, ino: InodeNr) -> DirectFile {
         self.file_ordered((handle, ino), RequestOrder::default())
     }

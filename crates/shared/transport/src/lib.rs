@@ -66,8 +66,8 @@ pub trait Sender<M>: Send + Sync {
     /// whatever reason; the connection is as it was, or broken as the next call will say.
     fn try_send(&self, message: M) -> bool;
 
-    /// Sends what fits now of `message`, behind what was kept before, keeps the rest, and answers how
-    /// many bytes are kept. Never waits. For connections that are attended ([`Receiver::attend`]);
+    /// Sends what fits now of `message`, behind what was kept before, keeps the rest, and answers
+    /// how many bytes are kept. Never waits. For connections that are attended ([`Receiver::attend`]);
     /// others may wait, as [`Sender::send`] does.
     ///
     /// # Errors
@@ -112,8 +112,8 @@ pub trait Receiver<M>: Send {
     /// every later call. Messages that arrived whole before come first.
     fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<M>>;
 
-    /// The caller takes over the care for the connection, whose own thread ends, so that one thread
-    /// can have many. From now on it calls [`Receiver::tend`] at least four times a second, receives
+    /// The caller takes over the care for the connection, whose own thread ends, so that one
+    /// thread can have many. From now on it calls [`Receiver::tend`] at least four times a second, receives
     /// with a timeout of zero, and sleeps by [`Receiver::arm`]. `None`: this kind of connection
     /// cannot be waited for together with others, and is as it was.
     ///

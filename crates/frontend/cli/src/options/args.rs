@@ -2,6 +2,7 @@
 
 use crate::daemon::logging::Level;
 use crate::options::keys::{Admit, Key, Known};
+pub use crate::options::programs::{Accel, Bench, NamedBench};
 use crate::options::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
@@ -17,15 +18,6 @@ The file system is not changed, its superblock excepted, which names the log. It
 clean (run e2fsck otherwise), have blocks of 4096 bytes and the features that mke2fs gives ext4 by \
 default; bigalloc, inline_data, encrypt, casefold, verity, ea_inode, quota and others are refused by \
 name. An ext4 journal is left as it is. `siftfs release` gives the file system back.";
-
-const ACCEL_HELP: &str = "\
-The program, and every program that it starts, gets the library libsiftfs_preload.so (LD_PRELOAD). A file that it \
-has open to be written and calls fsync(2) on again and again goes by a private log; everything else goes by the \
-mount, and so do programs that are linked statically, and those that reach the kernel past the C library. Where no \
-mount has private_logs=on, nothing changes. With --direct, files on a mount of a target's volume are read and written \
-at the target, where that is granted. SIFTFS_ACCEL=off switches the library off, SIFTFS_ACCEL_SKIP=NAME:NAME \
-leaves programs of these names alone, SIFTFS_ACCEL_STREAMS=off is --no-streams. The exit status is the program's; 127: there is no such program; 126: it \
-cannot be run.";
 
 const SERVE_HELP: &str = "\
 It says on standard output where it listens, and serves until SIGTERM; then the volume is plain ext4 again. \
@@ -574,42 +566,6 @@ pub enum TuneTo {
     On,
     /// Switches it off
     Off,
-}
-
-/// `siftfs accel`.
-#[derive(Args)]
-#[command(after_help = ACCEL_HELP, disable_help_subcommand = true)]
-pub struct Accel {
-    /// Leave the C library's streams (fopen, fwrite) to the mount
-    #[arg(long)]
-    pub no_streams: bool,
-    /// Read and write files at the target that has their volume's storage, where that is granted
-    #[arg(long)]
-    pub direct: bool,
-    /// Tell at the end which calls on files of mounts went past the library; slow, x86-64
-    #[arg(long)]
-    pub count_escapes: bool,
-    /// The program, and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub command: Vec<OsString>,
-}
-
-/// `siftfs bench`.
-#[derive(Args)]
-#[command(disable_help_subcommand = true, subcommand_value_name = "NAME [ARGUMENTS]...")]
-pub struct Bench {
-    /// Which, if any.
-    #[command(subcommand)]
-    pub bench: Option<NamedBench>,
-}
-
-/// What follows `siftfs bench`.
-#[derive(Subcommand)]
-pub enum NamedBench {
-    /// Which, and what of it, such as coinpurse-fig5, then the bench's own arguments: all of them,
-    /// `--help` included, are the bench's.
-    #[command(external_subcommand)]
-    Named(Vec<OsString>),
 }
 
 /// `siftfs generate`.

@@ -7,6 +7,7 @@ pub mod keys;
 pub mod mount;
 pub mod parsed;
 pub mod place;
+pub mod programs;
 pub mod served;
 pub mod size;
 pub mod table;

@@ -36,8 +36,8 @@ pub(crate) struct Grant {
     pub queue: Queue<Request>,
     /// Blocks that the file has not written before.
     pub fresh: Fresh,
-    /// Writes of whole blocks enter it, and one that keeps a part of a block is alone: what it keeps
-    /// must not be older than a write beside it.
+    /// Writes of whole blocks enter it, and one that keeps a part of a block is alone: what it
+    /// keeps must not be older than a write beside it.
     patching: OnceLock<Arc<Turnstile>>,
     /// Something was written since a host was told.
     pub written: AtomicBool,

@@ -37,8 +37,8 @@ impl Table {
         self.area.start.checked_add(offset).ok_or_else(refuse)
     }
 
-    /// As [`Table::place`], without a wait. `None`: something has to be read for that, or a block was
-    /// not written where that is of account.
+    /// As [`Table::place`], without a wait. `None`: something has to be read for that, or a block
+    /// was not written where that is of account.
     pub fn place_at_once(&self, offset: u64, len: u64, written: bool) -> Result<Option<u64>> {
         let refuse = || Error::Refused(format!("{len} bytes at byte {offset} of the area"));
         let end = offset.checked_add(len).ok_or_else(refuse)?;
