@@ -272,8 +272,8 @@ fn each_write_is_made_once() {
         let append = |thread: u32| {
             let mut ways = [0usize, 0];
             for i in 0..20_000 {
-                // In the middle of this the lease ends. Where it has ended before, the other program
-                // is waited for all the same.
+                // In the middle of this the lease ends. Where it has ended before, the other
+                // program is waited for all the same.
                 if ways[1] >= 5 && (thread, i <= 25) != (1, true) {
                     break;
                 }

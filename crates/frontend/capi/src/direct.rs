@@ -138,7 +138,7 @@ pub unsafe extern "C" fn siftfs_direct_write_together(
         let (file, pieces) = unsafe { (borrowed(file)?, slice(pieces, count)?) };
         let mut section = file.atomic_start();
         for piece in pieces {
-            // SAFETY: ... each with as much memory behind its pointer as its length says.
+            // SAFETY: ... whose pointers lead to that number of bytes.
             let data = unsafe { slice(piece.from.cast::<u8>(), piece.length) }?;
             section.write_at(piece.offset, data).map_err(io_error)?;
         }

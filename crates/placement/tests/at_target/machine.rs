@@ -30,7 +30,7 @@ pub enum Way {
 }
 
 /// A connection: what cuts it, and its thread.
-type Session = (Arc<dyn Sender<FromService>>, JoinHandle<()>);
+type Session = (Weak<dyn Sender<FromService>>, JoinHandle<()>);
 
 /// What is done with a connection.
 type Serve = fn(&Server, DeviceEnd);
@@ -158,7 +158,7 @@ impl Machine {
         // Nothing is answered any more; then nothing is written. What the process does at its end
         // it does in vain.
         let sessions = self.stop_listening();
-        sessions.iter().for_each(|(sender, _)| sender.cut());
+        sessions.iter().filter_map(|(sender, _)| sender.upgrade()).for_each(|it| it.cut());
         let opened = self.opened.lock().unwrap();
         opened.iter().filter_map(Weak::upgrade).for_each(|device| device.kill());
         drop(opened);
@@ -185,7 +185,10 @@ fn accept(
         let mut sessions: Vec<Session> = Vec::new();
         while !ending.load(Ordering::SeqCst) {
             if let Ok(Some(end)) = listener.accept(Some(Duration::from_millis(10))) {
-                let (server, sender) = (server.clone(), end.sender.clone());
+                // Those that have ended, a worker's among them, take their memory with them.
+                sessions
+                    .retain(|(sender, thread)| sender.strong_count() > 0 || !thread.is_finished());
+                let (server, sender) = (server.clone(), Arc::downgrade(&end.sender));
                 sessions.push((sender, thread::spawn(move || serve(&server, end))));
             }
         }

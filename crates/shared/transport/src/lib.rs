@@ -67,8 +67,8 @@ pub trait Sender<M>: Send + Sync {
     fn try_send(&self, message: M) -> bool;
 
     /// Sends what fits now of `message`, behind what was kept before, keeps the rest, and answers
-    /// how many bytes are kept. Never waits. For connections that are attended ([`Receiver::attend`]);
-    /// others may wait, as [`Sender::send`] does.
+    /// how many bytes are kept. Never waits. For connections that are attended
+    /// ([`Receiver::attend`]); others may wait, as [`Sender::send`] does.
     ///
     /// # Errors
     /// As of [`Sender::send`].
@@ -113,9 +113,9 @@ pub trait Receiver<M>: Send {
     fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<M>>;
 
     /// The caller takes over the care for the connection, whose own thread ends, so that one
-    /// thread can have many. From now on it calls [`Receiver::tend`] at least four times a second, receives
-    /// with a timeout of zero, and sleeps by [`Receiver::arm`]. `None`: this kind of connection
-    /// cannot be waited for together with others, and is as it was.
+    /// thread can have several. From now on it calls [`Receiver::tend`] at least four times a
+    /// second, receives with a timeout of zero, and sleeps by [`Receiver::arm`]. `None`: this kind
+    /// of connection cannot be waited for together with others, and is as it was.
     ///
     /// # Errors
     /// There are no descriptors; the connection is as it was.
