@@ -1,7 +1,8 @@
 //! Hostile programs at a target, beside an honest one and a canary: requests forged in every field,
 //! and in memory that is shared while they are carried out, tokens and places of others, grants
 //! that end meanwhile, deaths in transactions. They get no byte of anybody else's, change none, and
-//! stop nobody. Ten seconds, an hour with `SIFTFS_LONG`; `SIFTFS_SEED` names the seed, `SIFTFS_SECONDS` another length.
+//! stop nobody. Ten seconds, an hour with `SIFTFS_LONG`; `SIFTFS_SEED` names the seed,
+//! `SIFTFS_SECONDS` another length.
 
 #[path = "at_target/machine.rs"]
 mod machine;

@@ -92,7 +92,7 @@ fn a_death_at_every_boundary_loses_nothing() {
     assert!(boundaries.iter().all(|n| *n > 15), "{boundaries:?}");
 }
 
-/// The same of a target, which has many more messages: every fourth.
+/// The same of a target, at every fourth message, since there are far more of them.
 #[test]
 fn a_death_of_the_target_at_every_fourth_boundary_loses_nothing() {
     let boundaries = deaths_at_every_boundary(4, |town| town.open_through(None));

@@ -38,7 +38,7 @@ fn threads(name: &str) -> usize {
     tasks.map(comm).filter(|comm| comm.starts_with(name)).count()
 }
 
-/// As many connections as there may be, with requests of all of them under way, have no more
+/// The most connections that there may be, with requests of all of them under way, have no more
 /// threads than the bound; one more is turned away, and one that ends makes room. Other tests have
 /// threads, too, so this one runs in a process of its own.
 #[test]
