@@ -37,6 +37,8 @@ need python3 python3
 need git git
 need fio fio
 python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
+# For `siftfs bench ceto-table3`, which a test runs.
+[ -e /usr/lib/x86_64-linux-gnu/libleveldb.so.1d ] || missing="$missing libleveldb1d"
 # For addresses of RDMA (the feature `rdma`), which nothing needs that is without them.
 [ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
 if [ "${1:-}" = apps ]; then

@@ -1,6 +1,7 @@
 //! `siftfs bench ceto-table3` once, with as little work as goes: what it says is not judged, only
 //! that all of it is there. Needs root, `/dev/fuse`, a C compiler and LevelDB's library.
 
+#[allow(dead_code)] // each test program uses a part of it
 mod support;
 
 use siftfs_ceto_bench::table3::{Plan, measure};

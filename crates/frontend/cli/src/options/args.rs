@@ -6,7 +6,6 @@ pub use crate::options::programs::{Accel, Bench, NamedBench};
 use crate::options::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
