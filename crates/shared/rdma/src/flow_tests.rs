@@ -204,7 +204,8 @@ proptest! {
                 break;
             }
             rounds += 1;
-            // Steps in which nothing is delivered or pumped are made up for now and then.
+            // Every 64th step delivers and pumps everything, which the random steps may leave
+            // undone for long.
             if rounds % 64 == 0 {
                 wire.settle();
                 a.pump();

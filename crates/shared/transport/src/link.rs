@@ -337,8 +337,8 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         }
     }
 
-    /// A heartbeat, if nothing was sent for a while. Behind what is kept there is none: that is
-    /// something, too.
+    /// Sends a heartbeat, if nothing was sent for a while. No heartbeat is sent behind messages
+    /// that did not fit and are kept: the peer hears of this side by those.
     pub fn say_something(&self) {
         let Some(mut out) = try_lock(&self.send) else { return };
         // Half the interval: the next check is a tick away.

@@ -24,7 +24,7 @@ const MOST_REFUSED: u8 = 6;
 /// Longer than one tick of the clock that files are stamped with.
 const TICK: Duration = Duration::from_millis(11);
 
-/// Sections that the library knows of. While there is none, nobody looks for one.
+/// Number of the sections that the library knows of. While it is 0, no call looks for a section.
 static ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// Does the library know of any section?
@@ -33,7 +33,7 @@ pub fn are_any() -> bool {
     ALL.load(Ordering::Acquire) > 0
 }
 
-/// In the child of a fork: there is none.
+/// The child of a fork has no sections, and counts anew.
 pub fn renew() {
     ALL.store(0, Ordering::Release);
 }
@@ -77,9 +77,9 @@ enum Place {
 
 /// What becomes of a write.
 pub enum Put {
-    /// It is in the section.
+    /// The write is in the section.
     Taken,
-    /// It is none of the section.
+    /// The write does not belong to the section.
     Beside,
     /// The section is to become the mount's first.
     Kernel,
