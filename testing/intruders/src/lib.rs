@@ -225,11 +225,7 @@ fn tidy(owner: &Volume) -> siftfs::Result<()> {
             let _ = owner.remove_file(&path).or_else(|_| owner.remove_dir(&path));
         }
     }
-    match owner.open_file("/pen/open/common") {
-        Err(siftfs::Error::Posix(libc::ENOENT)) => owner.create("/pen/open/common", 0o666)?,
-        other => other?,
-    };
-    Ok(())
+    owner.open_or_create("/pen/open/common", 0o666).map(drop)
 }
 
 fn honest(

@@ -97,6 +97,10 @@ pub struct Volume {
 }
 
 /// An inode that was looked up, and whose number may be named until this is dropped.
+
+/// How often [`Volume::open_or_create`] tries while others make and remove the name.
+pub const OPEN_TRIES: usize = 100;
+
 struct Found {
     /// None for the root, which needs no lookup.
     shared: Option<Arc<Shared>>,
@@ -373,6 +377,27 @@ impl Volume {
     /// file, `EROFS`.
     pub fn open_file(&self, path: &str) -> Result<File> {
         self.open_for(path, Access::Both)
+    }
+
+    /// Opens a regular file for reading and writing, or creates it if it is not there. Others may
+    /// create it, remove it and create it again meanwhile: the file that is returned is one that
+    /// had the name during the call. A name made here is durable as after [`Volume::create`].
+    ///
+    /// # Errors
+    /// As [`Volume::open_file`] and [`Volume::create`]; `EAGAIN` if others have changed the name
+    /// before each of [`OPEN_TRIES`] attempts.
+    pub fn open_or_create(&self, path: &str, perm: u16) -> Result<File> {
+        for _ in 0..OPEN_TRIES {
+            match self.open_file(path) {
+                Err(Error::Posix(libc::ENOENT)) => {}
+                other => return other,
+            }
+            match self.create(path, perm) {
+                Err(Error::Posix(libc::EEXIST)) => {}
+                other => return other,
+            }
+        }
+        Err(errno(libc::EAGAIN))
     }
 
     fn open_for(&self, path: &str, access: Access) -> Result<File> {

@@ -137,3 +137,35 @@ fn locks_of_open_files() {
     drop(other);
     v.close().expect("close");
 }
+
+/// Two threads open or create one name while a third removes it: all three go on to their end.
+#[test]
+fn a_name_that_others_make_and_remove_is_opened_or_created() {
+    const TIMES: usize = 300;
+    let dir = tempfile::tempdir().expect("temp dir");
+    let v = Volume::open(&volume(&dir)).expect("open");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let makes = || (0..TIMES).try_for_each(|_| v.open_or_create("/f", 0o600).map(drop));
+        let makers = [scope.spawn(makes), scope.spawn(makes)];
+        let remover = scope.spawn(|| {
+            let mut removed = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                removed += u32::from(v.remove_file("/f").is_ok());
+            }
+            removed
+        });
+        let made = makers.map(|maker| maker.join().expect("no panic"));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        let removed = remover.join().expect("no panic");
+        assert!(removed > 0, "the name was never away");
+        for made in made {
+            made.expect("the file was opened or created each time");
+        }
+    });
+    v.open_or_create("/f", 0o600).expect("a new file").write_at(0, b"kept").expect("write");
+    let again = v.open_or_create("/f", 0o644).expect("the file that is there");
+    assert_eq!(again.read_at(0, 10).expect("read"), b"kept");
+    drop(again);
+    v.close().expect("close");
+}
