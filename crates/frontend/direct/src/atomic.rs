@@ -62,7 +62,7 @@ impl DirectFile {
         let (fate, mut unknown) = (Arc::new(Fate::default()), Written::Not);
         for _ in 0..TRIES {
             let again = {
-                let state = self.opened.reach();
+                let state = self.opened.reach_now();
                 match self.by_target(&state, writes, &fate) {
                     Ok(true) => return Ok(Written::There),
                     Ok(false) => return Ok(unknown),

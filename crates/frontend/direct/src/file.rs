@@ -177,9 +177,10 @@ impl DirectFile {
         Ok(())
     }
 
-    /// Is anything of the file granted now, so that it is read and written at the target?
+    /// Is anything of the file granted now, so that it is read and written at the target? Asks for
+    /// it, if that was not done yet.
     pub fn is_direct(&self) -> bool {
-        self.opened.reach().way.as_ref().is_some_and(|way| way.blocks() > 0)
+        self.opened.reach_now().way.as_ref().is_some_and(|way| way.blocks() > 0)
     }
 
     fn make_room(&self, offset: u64, data: &[u8]) {
@@ -231,7 +232,10 @@ impl DirectFile {
         offset: u64,
         len: u64,
     ) -> std::result::Result<Vec<u8>, Again> {
-        let Some(way) = &state.way else { return self.read_by_host(offset, len) };
+        let Some(way) = &state.way else {
+            self.opened.goes_early(len);
+            return self.read_by_host(offset, len);
+        };
         let size = self.opened.size.load(Ordering::Acquire);
         let end = size.min(offset.saturating_add(len));
         let pieces = way.pieces(offset..end.max(offset));
@@ -304,6 +308,7 @@ impl DirectFile {
             }
             return self.give_left(state, writing);
         }
+        self.opened.goes_early(writing.left.iter().map(|(_, part)| part.len() as u64).sum());
         self.give_left(state, writing)
     }
 
@@ -400,6 +405,9 @@ impl DirectFile {
             && !way.queue().is_flushed()
         {
             way.queue().flush().map_err(|error| of_way(state, error))?;
+        }
+        if state.lease.is_none() {
+            opened.goes_early(0);
         }
         if opened.given.swap(false, Ordering::AcqRel) || state.lease.is_none() {
             self.sync_host(true, false).map_err(|error| {

@@ -18,4 +18,4 @@ mod way;
 
 pub use atomic::{AtomicSection, Written};
 pub use file::DirectFile;
-pub use session::{Finds, Reach, Session};
+pub use session::{Finds, PATIENCE, Reach, Session};

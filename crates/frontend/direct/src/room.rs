@@ -6,9 +6,11 @@ use siftfs_proto::{DirectRun, ROOM_MOST};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are appended between two syncs from which on they go to the target: fewer are one
-/// round trip to the host, which makes them durable in one step.
-const SMALL: u64 = 64 << 10;
+/// Bytes that are appended between two syncs, by several writes and by one, from which on they go
+/// to the target: fewer are the host's, which makes them durable in one step. One write is one
+/// round trip then, where it would be two by the target; what the host spends on the bytes
+/// themselves comes to as much as that at about 200 KiB.
+const SMALL: [u64; 2] = [64 << 10, 192 << 10];
 /// Room that is asked for, in bytes: first, and at most.
 const ROOMS: [u64; 2] = [64 << 10, 16 << 20];
 
@@ -140,14 +142,18 @@ impl Appends {
     /// What was written is made durable.
     pub fn synced(&mut self) {
         if self.bytes > 0 {
-            self.small = self.bytes < SMALL;
+            self.small = !self.is_much();
         }
         (self.bytes, self.writes) = (0, 0);
     }
 
     /// Is this a stream, which goes to the target?
     pub fn is_stream(&self) -> bool {
-        self.bytes >= SMALL || !self.small && self.writes > 1
+        self.is_much() || !self.small && self.writes > 1
+    }
+
+    fn is_much(&self) -> bool {
+        self.bytes >= SMALL[usize::from(self.writes == 1)]
     }
 
     /// The room to ask for, so that `beyond` bytes have place in it.

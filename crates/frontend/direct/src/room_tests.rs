@@ -72,13 +72,30 @@ fn a_stream_is_told_from_small_durable_appends() {
         appends.note(100);
         assert!(!appends.is_stream());
     }
-    appends.note(SMALL);
+    appends.note(SMALL[0]);
     assert!(appends.is_stream());
     appends.synced();
     // A sync of nothing says nothing.
     appends.synced();
     appends.note(1);
     appends.note(1);
+    assert!(appends.is_stream());
+}
+
+/// One write is a round trip to the host whatever its length is, so it is a stream later.
+#[test]
+fn one_durable_write_is_small_for_longer() {
+    let mut appends = Appends::default();
+    for _ in 0..3 {
+        appends.note(SMALL[1] - 1);
+        assert!(!appends.is_stream());
+        appends.synced();
+    }
+    appends.note(SMALL[1] - 1);
+    appends.note(1);
+    assert!(appends.is_stream(), "two writes are judged as several are");
+    appends.synced();
+    appends.note(SMALL[1]);
     assert!(appends.is_stream());
 }
 

@@ -6,6 +6,7 @@ use siftfs_base::{Error, InodeNr, Result};
 use siftfs_device_target::{Lines, RequestOrder, TargetPlace};
 use siftfs_proto::{Credentials, FileService, Handle, Holder, LeaseId, Reply, Request};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
@@ -17,6 +18,8 @@ pub type Reach = Box<dyn Fn(&str) -> Result<TargetPlace> + Send + Sync>;
 /// The connections to the target that a host names so.
 pub type Finds = Box<dyn Fn(&str) -> Result<Arc<Lines>> + Send + Sync>;
 
+/// Calls of a file by the host before a patient session asks for it; 64 KiB count as one more.
+pub const PATIENCE: u64 = 4;
 /// How often the leases in use are kept, until a host says how long one lasts.
 const KEEP: Duration = Duration::from_millis(500);
 
@@ -36,6 +39,8 @@ pub(crate) struct Shared {
     files: Mutex<HashMap<(InodeNr, Use), Weak<Opened>>>,
     leased: Mutex<HashMap<LeaseId, Weak<Opened>>>,
     keep: Mutex<Duration>,
+    /// See [`Session::patient`].
+    patience: AtomicU64,
     orders: Mutex<Sender<Order>>,
 }
 
@@ -78,6 +83,16 @@ impl Session {
         Ok(Self { shared, thread: Some(thread) })
     }
 
+    /// Has the first calls of each file go by the host, [`PATIENCE`] of them: a lease, a grant and
+    /// a queue cost about what these calls gain by them, so a file that is opened for a call or
+    /// two never pays for them, and none pays more than twice what the better way would have cost
+    /// it. [`DirectFile::is_direct`] and atomic writes ask at once.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        self.shared.patience.store(PATIENCE, Ordering::Relaxed);
+        self
+    }
+
     /// A regular file, inode `ino`, that is open in this session to be read and written. The
     /// handle is closed with it, or before, where the program has the file open so already: then
     /// both share one order. Where the target grants nothing of it, it is of use through the host
@@ -117,12 +132,18 @@ impl Shared {
     fn new(reach: Finds, service: Arc<dyn FileService>, tell: Sender<Order>) -> Arc<Self> {
         let (lines, files, leased) = Default::default();
         let (keep, orders) = (Mutex::new(KEEP), Mutex::new(tell));
-        Arc::new(Self { service, reach, lines, files, leased, keep, orders })
+        let patience = AtomicU64::new(0);
+        Arc::new(Self { service, reach, lines, files, leased, keep, patience, orders })
     }
 
     /// A session that has no thread of its own: somebody else keeps and returns its leases.
     pub fn lent(finds: Finds, service: Arc<dyn FileService>) -> Arc<Self> {
         Self::new(finds, service, channel().0)
+    }
+
+    /// What a file's calls come to before anything is asked for.
+    pub fn patience(&self) -> u64 {
+        self.patience.load(Ordering::Relaxed)
     }
 
     /// One request of the session.

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 /// Lives whose outcomes are kept, for calls that ask late.
 const OUTCOMES: usize = 64;
+/// Bytes of an early call that count as one more.
+const EARLY_BYTES: u64 = 64 << 10;
 /// Calls that go beside what is granted before more is asked for.
 const BESIDE: u64 = 64;
 /// Bytes kept of what the host has not heard of, from which on it hears of them: below what the
@@ -56,6 +58,8 @@ pub(crate) struct Opened {
     asked_ahead: Condvar,
     /// Sections of the host, beside which no lease is asked for.
     sections: AtomicUsize,
+    /// What the file's calls before its first grant have come to ([`Opened::goes_early`]).
+    early: AtomicU64,
 }
 
 /// No lease is asked for until this is dropped.
@@ -112,6 +116,7 @@ impl Opened {
             ahead,
             asked_ahead,
             sections: AtomicUsize::new(0),
+            early: AtomicU64::new(0),
         })
     }
 
@@ -128,9 +133,25 @@ impl Opened {
         self.read()
     }
 
+    /// As [`Opened::reach`], for what is of use with a grant alone: one is asked for at once.
+    pub fn reach_now(self: &Arc<Self>) -> RwLockReadGuard<'_, State> {
+        self.early.store(u64::MAX, Ordering::Relaxed);
+        self.reach()
+    }
+
+    /// A call of this many bytes goes by the host because nothing was asked for yet.
+    pub fn goes_early(&self, bytes: u64) {
+        let more = 1 + bytes / EARLY_BYTES;
+        let add = |early: u64| Some(early.saturating_add(more));
+        let _ = self.early.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
     /// Is it time to ask for a lease, or for more?
     fn is_due(&self, state: &State) -> bool {
         let wants = match state.way.as_ref().map(Way::blocks) {
+            None if state.lease.is_none() => {
+                self.early.load(Ordering::Relaxed) >= self.shared.patience()
+            }
             None => true,
             // What the file has may not have been home.
             Some(0) => self.size.load(Ordering::Relaxed) >= BLOCK_BYTES,

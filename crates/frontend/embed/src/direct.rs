@@ -17,7 +17,8 @@ pub use siftfs_direct::{AtomicSection, DirectFile};
 /// A session for such files. The host grants their blocks to this program, as long as nobody else
 /// wants the file; the program then goes to the target, with one round trip for a write and its
 /// fdatasync. All else goes to the host, and so does everything while others use the file
-/// (`docs/design/target.md`).
+/// (`docs/design/target.md`), and what a file's first few calls are: one that is opened for those
+/// alone has nothing granted ([`DirectFile::is_direct`] asks at once).
 ///
 /// ```no_run
 /// # fn main() -> siftfs::Result<()> {
@@ -84,7 +85,7 @@ impl Direct {
         reach: Reach,
         open: impl FnOnce(Arc<dyn Holder>) -> Result<Arc<dyn siftfs_proto::FileService>>,
     ) -> Result<Self> {
-        let session = Session::open(reach, open)?;
+        let session = Session::open(reach, open)?.patient();
         let service = session.service().clone();
         let shared = Arc::new(Shared { service, cred: Credentials::default() });
         let names = Volume { local: None, remote: None, shared };

@@ -131,7 +131,7 @@ impl RedoParts {
             let mut index = Index::default();
             let (number, memory) = (record.place.number, data.len());
             let live = Live { number, owner: 0, end: record.end(), crc: record.crc, memory };
-            index.commit(live, &runs, &data.into());
+            index.commit(live, &runs, &Arc::new(data));
             self.write_home(&index.pieces())?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLockReadGuard};
 #[derive(Clone)]
 pub(super) struct Piece {
     /// All bytes of the transaction.
-    data: Arc<[u8]>,
+    data: Arc<Vec<u8>>,
     /// Where in those they lie.
     at: Range<usize>,
     /// Number of the transaction.
@@ -52,7 +52,7 @@ pub(super) struct Index {
 impl Index {
     /// A transaction is committed, behind all that are here. Its ranges follow each other in its
     /// data.
-    pub fn commit(&mut self, live: Live, runs: &[(u64, usize)], data: &Arc<[u8]>) {
+    pub fn commit(&mut self, live: Live, runs: &[(u64, usize)], data: &Arc<Vec<u8>>) {
         let before = self.live.back().map_or(0, |last| last.number);
         assert!(live.number > before, "transactions are committed in order");
         let mut from = 0;

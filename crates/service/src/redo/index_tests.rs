@@ -4,7 +4,7 @@ use std::sync::RwLock;
 
 fn commit(index: &mut Index, number: u64, runs: &[(u64, usize)], data: Vec<u8>) {
     let live = Live { number, owner: number % 3, end: 0, crc: 0, memory: data.len() };
-    index.commit(live, runs, &data.into());
+    index.commit(live, runs, &Arc::new(data));
 }
 
 /// Against a plain array: what shows is the newest bytes, also when some were forgotten.

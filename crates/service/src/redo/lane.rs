@@ -54,13 +54,13 @@ struct Commit {
     owner: u64,
     cut: Cut,
     runs: Vec<(u64, usize)>,
-    data: Arc<[u8]>,
+    data: Arc<Vec<u8>>,
 }
 
 impl Commit {
     fn of(owner: u64, writes: Writes) -> Self {
         let cut = Cut::of(&writes);
-        Self { owner, cut, runs: writes.runs, data: writes.data.into() }
+        Self { owner, cut, runs: writes.runs, data: Arc::new(writes.data) }
     }
 }
 
@@ -112,16 +112,31 @@ impl RedoLane {
     /// `EFBIG`: the transaction would be too large. `EAGAIN`: the owner has too many, or there is
     /// no room. Refused: not in the area.
     pub fn append(&self, owner: u64, id: u64, offset: u64, bytes: &[u8]) -> Result<()> {
-        if !self.parts.holds(offset, bytes.len() as u64) {
-            let what =
-                format!("{} bytes at byte {offset} of {}", bytes.len(), self.parts.area_len());
-            return Err(Error::Refused(what));
-        }
-        if bytes.is_empty() {
-            return Ok(());
+        self.append_all(owner, id, &[(offset, bytes)])
+    }
+
+    /// As [`RedoLane::append`], of several ranges, in this order.
+    ///
+    /// # Errors
+    /// As [`RedoLane::append`]; some of the ranges may be added then.
+    pub fn append_all(&self, owner: u64, id: u64, parts: &[(u64, &[u8])]) -> Result<()> {
+        for (offset, bytes) in parts {
+            if !self.parts.holds(*offset, bytes.len() as u64) {
+                let what =
+                    format!("{} bytes at byte {offset} of {}", bytes.len(), self.parts.area_len());
+                return Err(Error::Refused(what));
+            }
         }
         let most = usize::try_from(self.most()).unwrap_or(usize::MAX);
-        lock(&self.running).append((owner, id), (offset, bytes), most)
+        let mut to_come: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        let mut running = lock(&self.running);
+        for (offset, bytes) in parts.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            running.append((owner, id), (*offset, bytes), most)?;
+            to_come -= bytes.len();
+            // The memory of all ranges is had with the first one.
+            running.expect((owner, id), to_come, most);
+        }
+        Ok(())
     }
 
     /// Drops a transaction.
@@ -192,7 +207,7 @@ impl RedoLane {
         }
         let slot = lock(&self.state).slot;
         assert!(!full(&slot), "a batch has room in an empty lane");
-        let parts: Vec<(&Cut, &[u8])> = batch.iter().map(|c| (&c.cut, &*c.data)).collect();
+        let parts: Vec<(&Cut, &[u8])> = batch.iter().map(|c| (&c.cut, c.data.as_slice())).collect();
         let encoded = log::encode(&parts, end, &slot.key(), ring);
         self.write_durably(&encoded.extents)?;
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);

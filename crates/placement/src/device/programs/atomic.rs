@@ -75,14 +75,14 @@ impl Redo {
         }
         let len: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
         let carried = Carried::of(u32::try_from(len).unwrap_or(u32::MAX), blocks)?;
-        let mut data = carried.data()?;
+        let (mut data, mut parts) = (carried.data()?, Vec::with_capacity(runs.len()));
         for run in runs {
             check(run)?;
             let (own, rest) = data.split_at_checked(run.len as usize).unwrap_or((data, &[]));
             data = rest;
-            self.lane.append(self.owner, transaction, run.offset, own)?;
+            parts.push((run.offset, own));
         }
-        Ok(())
+        self.lane.append_all(self.owner, transaction, &parts)
     }
 }
 
