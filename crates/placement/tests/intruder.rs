@@ -1,7 +1,7 @@
 //! Hostile programs at a target, beside an honest one and a canary: requests forged in every field,
 //! and in memory that is shared while they are carried out, tokens and places of others, grants
 //! that end meanwhile, deaths in transactions. They get no byte of anybody else's, change none, and
-//! stop nobody. A minute, an hour with `SIFTFS_LONG`; `SIFTFS_SEED` names the seed,
+//! stop nobody. Ten seconds, an hour with `SIFTFS_LONG`; `SIFTFS_SEED` names the seed,
 //! `SIFTFS_SECONDS` another length.
 
 #[path = "at_target/machine.rs"]
@@ -27,7 +27,7 @@ const INTRUDERS: u64 = 3;
 fn length() -> Duration {
     let long = std::env::var_os("SIFTFS_LONG").is_some();
     let seconds = std::env::var("SIFTFS_SECONDS").ok().map(|text| text.parse().unwrap());
-    Duration::from_secs(seconds.unwrap_or(if long { 3600 } else { 60 }))
+    Duration::from_secs(seconds.unwrap_or(if long { 3600 } else { 10 }))
 }
 
 #[test]
