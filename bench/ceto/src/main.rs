@@ -55,8 +55,8 @@ enum What {
     /// LevelDB by db_bench's rows on a mount of a target's volume: with siftfs accel --direct and
     /// without. Needs root, /dev/fuse, a C compiler and LevelDB's library
     Table3(Mounted),
-    /// Latency of 4 KiB where nothing is modelled: direct files of hosts that run already, and block
-    /// devices or file systems of the kernel's
+    /// Latency of 4 KiB where nothing is modelled: direct files of hosts that run already, and
+    /// block devices or file systems of the kernel's
     Kernel(beside::Words),
     /// Writers of one file, with the network and without
     Fig2(Common),
