@@ -41,7 +41,7 @@ pub struct Words {
 
 enum Opened {
     Kernel(Kernel),
-    Granted(Granted),
+    Granted(Box<Granted>),
 }
 
 /// One of those that are compared.
@@ -89,7 +89,8 @@ fn opened(words: &Words) -> Result<Vec<Measured>> {
     let keys = direct.iter().map(|named| (named, true));
     for (named, keys) in keys.chain(plain.iter().map(|named| (named, false))) {
         let side = all.len();
-        let open = |at: &str| Granted::open(at, side, keys).map(Opened::Granted);
+        let open =
+            |at: &str| Granted::open(at, side, keys).map(|own| Opened::Granted(Box::new(own)));
         all.push(Measured::new(named, open)?);
     }
     Ok(all)
