@@ -84,11 +84,12 @@ test-modes: check-env
 	CARGO="$(CARGO)" scripts/test-modes.sh
 
 # Persistent memory, which few machines have, in virtual machines whose power is cut. GUEST="starts": these cases alone;
-# GUEST="remote_beside_nfs" measures remote mounts beside the kernel's NFS, and only by its name.
+# GUEST="remote_beside_nfs" measures remote mounts beside the kernel's NFS, GUEST="kernel_rows" direct files beside its NVMe
+# over TCP and RDMA, each only by its name.
 test-guest:
 	scripts/install-deps.sh
 	scripts/install-deps.sh guest
-	$(CARGO) build --release --locked -p siftfs-cli $(RDMA)
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-ceto-bench $(RDMA)
 	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
 	$(CARGO) build --release --locked -p siftfs-preload --lib --example append_synced
 	$(CARGO) build --release --locked -p siftfs-remote-bench

@@ -17,7 +17,7 @@ cd "$1"
 
 modules=(virtio_pci virtio_blk virtio_console crc32c_generic ext4 f2fs fuse nvme nfit nd_pmem nd_btt virtio_pmem)
 # Those that only some cases load, by modprobe(8).
-more=(dummy ib_uverbs rdma_rxe)
+more=(dummy ib_uverbs rdma_rxe brd nvmet-tcp nvme-tcp nvmet-rdma nvme-rdma)
 
 say() { echo "guest image: $*"; }
 fail() { echo "guest image: $*" >&2; exit 1; }

@@ -101,7 +101,7 @@ done
 arguments=(-machine q35,nvdimm=on -m 1024,slots=4,maxmem=8G -accel tcg,thread=single -cpu max -smp 2
     -nodefaults -no-reboot -display none -monitor none
     -kernel "$image/vmlinux" -initrd "$own/initrd"
-    -append "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable random.trust_cpu=on iomem=relaxed $wait"
+    -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off tsc=reliable random.trust_cpu=on iomem=relaxed $wait"
     -chardev "file,id=console,path=$own/console" -serial chardev:console
     -chardev file,id=output,path=/dev/fd/1 -chardev "file,id=status,path=$own/status"
     -device virtio-serial-pci -device virtserialport,chardev=output,name=output

@@ -31,6 +31,7 @@ cases=(
 # Those that only run by their names: they measure, and take long.
 named=(
     'remote_beside_nfs:             disk'
+    'kernel_rows:                   '
 )
 programs=(siftfs examples/byte_medium examples/append_synced)
 library=libsiftfs_preload.so
@@ -69,6 +70,8 @@ printed() { grep -q -e "$1" "$state/printed" || { echo "no guest printed '$1'"; 
 . "$here/nfs.sh"
 # shellcheck source=testing/guest/rdma.sh
 . "$here/rdma.sh"
+# shellcheck source=testing/guest/fabrics.sh
+. "$here/fabrics.sh"
 [ $# = 0 ] || cases+=("${named[@]}")
 
 passed=0 failed=0 start=$SECONDS

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a call.
 pub const BLOCK: usize = 4096;
 /// Bytes of what is read and written, of a volume, and of a host's pages.
-const SIZE: u64 = 16 << 20;
+pub const SIZE: u64 = 16 << 20;
 const VOLUME: u64 = 512 << 20;
 const CACHE: u64 = 1 << 20;
 /// The first block of the area that is granted to the raw queue.
@@ -27,7 +27,14 @@ const FIRST: u64 = 16_384;
 
 /// The median of these calls, in microseconds, made again and again for this time. Each gets a byte
 /// to work at, drawn at random.
-fn median(time: Duration, rng: &mut Rng, mut call: impl FnMut(u64) -> Result<()>) -> Result<f64> {
+///
+/// # Errors
+/// The first that a call reports.
+pub fn median(
+    time: Duration,
+    rng: &mut Rng,
+    mut call: impl FnMut(u64) -> Result<()>,
+) -> Result<f64> {
     let (mut all, begun) = (Vec::new(), Instant::now());
     while begun.elapsed() < time {
         let at = rng.below(SIZE / BLOCK as u64) * BLOCK as u64;

@@ -9,6 +9,7 @@ mod costs;
 mod delay;
 mod figures;
 mod journals;
+mod kernel;
 mod latency;
 mod model;
 mod roles;
@@ -21,7 +22,9 @@ mod ways;
 mod wire;
 
 use clap::{Args, Parser, Subcommand};
-use figures::{fairness, fig2, fig11, fig12, fig13, fig14, fig15a, fig15b, open, table1, table2};
+use figures::{
+    beside, fairness, fig2, fig11, fig12, fig13, fig14, fig15a, fig15b, open, table1, table2,
+};
 use roles::{EchoArgs, HostArgs, TargetArgs};
 use siftfs_ceto_bench::table3;
 use siftfs_rig::figure::Output;
@@ -52,6 +55,9 @@ enum What {
     /// LevelDB by db_bench's rows on a mount of a target's volume: with siftfs accel --direct and
     /// without. Needs root, /dev/fuse, a C compiler and LevelDB's library
     Table3(Mounted),
+    /// Latency of 4 KiB where nothing is modelled: direct files of hosts that run already, and
+    /// block devices or file systems of the kernel's
+    Kernel(beside::Words),
     /// Writers of one file, with the network and without
     Fig2(Common),
     /// Single-threaded overwrites, appends and reads of 4 to 128 KiB: direct, to by the host, with
@@ -201,6 +207,7 @@ fn main() -> ExitCode {
         What::Table1(common) => figure(&common, table1::measure),
         What::Table2(common) => figure(&common, table2::measure),
         What::Table3(words) => mounted(&words),
+        What::Kernel(words) => beside::measure(&words).map(|output| say(&output, words.json)),
         What::Fig2(common) => figure(&common, fig2::measure),
         What::Fig11(common) => figure(&common, fig11::measure),
         What::Fig12(common) => figure(&common, fig12::measure),

@@ -85,14 +85,18 @@ impl Way {
         self.sync()
     }
 
+    /// Does it go to the target now?
+    pub fn is_direct(&self) -> bool {
+        matches!(self, Self::Direct(file) if file.is_direct())
+    }
+
     /// Returns when it goes to the target, if it is to.
     ///
     /// # Errors
     /// The host grants nothing of the file.
     pub fn settles(&self) -> Result<()> {
-        let Self::Direct(file) = self else { return Ok(()) };
         let begun = Instant::now();
-        while !file.is_direct() {
+        while matches!(self, Self::Direct(_)) && !self.is_direct() {
             if begun.elapsed() > GRANTED {
                 return Err(Failed("the host grants nothing of the file".into()));
             }

@@ -1,6 +1,7 @@
 //! The figures, one in a file. Each is a function of [`crate::Plan`] that answers an
-//! [`siftfs_rig::figure::Output`].
+//! [`siftfs_rig::figure::Output`]; [`beside`] has words of its own.
 
+pub mod beside;
 pub mod fairness;
 pub mod fig11;
 pub mod fig12;

@@ -83,7 +83,7 @@ pub fn measure(plan: &Plan<'_>) -> Result<Output> {
              and by a queue of the target without file system or host. \"No network\" is a host and its target without \
              injected times. \"A message and its answer\" is a write's message to a process that answers at once, over \
              the same transport. The host keeps 1 MiB of pages. The paper's rows of kernel file systems on local and \
-             remote NVMe (Kernel-L, Kernel-R) belong to a guest with its own kernel and are left out",
+             remote NVMe (Kernel-L, Kernel-R) are `siftfs bench ceto-kernel`'s",
         ),
     ))
 }

@@ -96,11 +96,10 @@ pub struct Volume {
     shared: Arc<Shared>,
 }
 
-/// An inode that was looked up, and whose number may be named until this is dropped.
-
 /// How often [`Volume::open_or_create`] tries while others make and remove the name.
 pub const OPEN_TRIES: usize = 100;
 
+/// An inode that was looked up, and whose number may be named until this is dropped.
 struct Found {
     /// None for the root, which needs no lookup.
     shared: Option<Arc<Shared>>,

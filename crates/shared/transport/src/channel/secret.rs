@@ -78,13 +78,18 @@ fn take(tls: &mut Connection, into: &mut [IoSliceMut<'_>]) -> io::Result<Took> {
 impl Channel for Secret {
     fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Took> {
         let mut tls = self.tls();
-        match take(&mut tls, into)? {
-            Took::Nothing => {}
-            found => return Ok(found),
-        }
-        match self.pull(&mut tls)? {
-            Took::Bytes(_) => take(&mut tls, into),
-            other => Ok(other),
+        // A part of a record gives no bytes while the rest of it may be there already, and a
+        // sleeper that is woken by new events alone would never read that rest. TLS bounds how
+        // many records without bytes follow each other.
+        loop {
+            match take(&mut tls, into)? {
+                Took::Nothing => {}
+                found => return Ok(found),
+            }
+            match self.pull(&mut tls)? {
+                Took::Bytes(_) => {}
+                other => return Ok(other),
+            }
         }
     }
 
@@ -102,6 +107,13 @@ impl Channel for Secret {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.descriptor()
+    }
+
+    /// False while bytes are there that are decrypted already: no event tells of them.
+    fn arm(&self) -> io::Result<bool> {
+        let state = self.tls().process_new_packets();
+        let state = state.map_err(|e| io::Error::new(ErrorKind::InvalidData, e))?;
+        Ok(state.plaintext_bytes_to_read() == 0)
     }
 
     fn wait_readable(&self, timeout: Duration) -> io::Result<()> {

@@ -76,6 +76,44 @@ proptest! {
     }
 }
 
+/// The server's end, in whose socket a whole record of these bytes has arrived.
+fn with_a_record(bytes: &[u8]) -> (Secret, Secret) {
+    let (ours, theirs, _, socket) = ends();
+    assert_eq!(ours.write(&[IoSlice::new(bytes)]).unwrap(), bytes.len());
+    assert!(ours.flush().unwrap());
+    let (mut seen, begun) = (vec![0; 2 * bytes.len()], std::time::Instant::now());
+    while socket.peek(&mut seen).unwrap_or(0) < bytes.len() {
+        assert!(begun.elapsed() < WITHIN, "the record does not arrive");
+        std::thread::yield_now();
+    }
+    (ours, theirs)
+}
+
+/// A worker that is told once that something came reads until nothing is there. The begin of a
+/// record is not nothing.
+#[test]
+fn a_record_that_is_there_is_read_at_once() {
+    let bytes = vec![7; 16_000];
+    let (_ours, theirs) = with_a_record(&bytes);
+    let mut space = vec![0; bytes.len()];
+    let found = theirs.read(&mut [IoSliceMut::new(&mut space)]).unwrap();
+    assert!(matches!(found, Took::Bytes(n) if n > 0), "{found:?}");
+    assert!(matches!(theirs.read(&mut [IoSliceMut::new(&mut space)]), Ok(Took::Nothing)));
+}
+
+/// What is decrypted lies in no socket, and so wakes nobody.
+#[test]
+fn none_sleeps_beside_bytes_that_are_decrypted() {
+    let bytes = vec![7; 16_000];
+    let (_ours, theirs) = with_a_record(&bytes);
+    let mut space = vec![0; bytes.len()];
+    let (front, rest) = space.split_at_mut(100);
+    assert!(matches!(theirs.read(&mut [IoSliceMut::new(front)]), Ok(Took::Bytes(100))));
+    assert!(!theirs.arm().unwrap(), "a sleep is begun beside bytes");
+    assert!(matches!(theirs.read(&mut [IoSliceMut::new(rest)]), Ok(Took::Bytes(15_900))));
+    assert!(theirs.arm().unwrap());
+}
+
 /// What the other end does not read is bounded, and is not lost.
 #[test]
 fn a_full_connection_takes_nothing() {
