@@ -28,7 +28,7 @@ use siftfs_codec::{Party, Protocol};
 use siftfs_log::Transaction;
 pub use siftfs_status::{
     CheckpointReport, DeviceStatistics, IoCounts, OriginCounts, ProgramStatistics, RegionCounts,
-    ServiceStatistics, Urgency,
+    ServiceStatistics, Urgency, WorkerStatistics,
 };
 pub use storage::{
     ATOMIC_MAX_RUNS, Access, AtomicRun, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_ALL_RUNS,
