@@ -46,7 +46,7 @@ pub(crate) struct Grant {
 }
 
 /// Counts of writes: all that a flush has to cover, and those that one has covered. A flush that
-/// runs has covered nothing, so whoever comes beside it makes one, too.
+/// runs has covered nothing, so another one is made beside it.
 #[derive(Default)]
 pub(crate) struct Unflushed {
     written: AtomicU64,
