@@ -34,7 +34,9 @@ impl Pair {
         let device: Arc<dyn Device> = device;
         let refused = Arc::new(AtomicUsize::new(0));
         let counted = refused.clone();
-        let counts: Refusals = Box::new(move |_| drop(counted.fetch_add(1, Ordering::SeqCst)));
+        let counts: Refusals = Box::new(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
         let newcomer = Newcomer {
             end: theirs,
             first: None,
