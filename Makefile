@@ -118,6 +118,7 @@ test-apps:
 	scripts/build-sqlite-tests.sh "$(BUILT)/sqlite-tests"
 	"$(BUILT)/siftfs-apps" $(APPS)
 	"$(BUILT)/siftfs-apps" --accel $(APPS)
+	"$(BUILT)/siftfs-apps" --direct $(APPS)
 	"$(BUILT)/siftfs-apps" --served $(APPS)
 
 # LevelDB and RocksDB on volumes, without a mount: an Env and a FileSystem for them, built against the system's packages,

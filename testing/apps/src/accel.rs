@@ -14,19 +14,20 @@ const LOGS: &str = "write_cache=writethrough,private_logs=on";
 const LOADED: &str = "SIFTFS_APPS_LOADED";
 
 /// Starts this program once more by `siftfs accel`, so that all programs that it starts have the
-/// library loaded. Returns in the second one. Programs whose names begin with "siftfs", such as
-/// this one, are let alone by the library themselves.
+/// library loaded; `direct`: by `siftfs accel --direct`. Returns in the second one. Programs whose
+/// names begin with "siftfs", such as this one, are let alone by the library themselves.
 ///
 /// # Errors
 /// There is no `siftfs` beside this program, or it is without its library.
-pub fn load() -> Result<()> {
+pub fn load(direct: bool) -> Result<()> {
     if std::env::var_os(LOADED).is_some() {
         return Ok(());
     }
     let exe = std::env::current_exe().map_err(failed("own path"))?;
     let siftfs = exe.with_file_name("siftfs");
     let mut command = Command::new(&siftfs);
-    command.args(["accel", "--"]).arg(&exe).args(std::env::args_os().skip(1)).env(LOADED, "1");
+    let words: &[&str] = if direct { &["accel", "--direct", "--"] } else { &["accel", "--"] };
+    command.args(words).arg(&exe).args(std::env::args_os().skip(1)).env(LOADED, "1");
     Err(failed(siftfs.display())(command.exec()))
 }
 
@@ -54,6 +55,8 @@ pub struct Taken {
     pub lost: u64,
     /// Calls of fsync(2) and fdatasync(2) that the kernel sent, of whichever program and file.
     pub by_mount: u64,
+    /// Requests that programs made at the target, where the volume has one.
+    pub at_target: Option<u64>,
 }
 
 impl Taken {
@@ -70,6 +73,10 @@ impl Taken {
         self.ended += logs.ended;
         self.lost += logs.lost;
         self.by_mount += status.requests.get("fsync").copied().unwrap_or(0);
+        if let (Some(all), Some(target)) = (&mut self.at_target, &status.runtime.service.device) {
+            // Since the target's start, which is that of the trial.
+            *all = target.programs.requests.max(*all);
+        }
         Ok(())
     }
 
@@ -79,7 +86,10 @@ impl Taken {
             return Err(Failed(format!("a session broke a rule, or lost what it had: {self}")));
         }
         // A record has a lease, which may have ended since.
-        let few = self.file_logs == 0 || self.records == 0;
+        let few = match self.at_target {
+            Some(requests) => requests == 0,
+            None => self.file_logs == 0 || self.records == 0,
+        };
         match needs {
             Needs::Leases if few => Err(Failed(format!("it was not accelerated: {self}"))),
             _ => Ok(()),
@@ -89,13 +99,15 @@ impl Taken {
 
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { leases, file_logs, records, bytes, refused, ended, lost, by_mount } = self;
+        let Self { leases, file_logs, records, bytes, refused, ended, lost, by_mount, at_target } =
+            self;
         write!(
             f,
             "{leases} leases and {file_logs} file logs at once, {records} records of {bytes} bytes, \
              {by_mount} fsyncs by the mount, {refused} refused, {ended} sessions ended, {lost} leases \
              lost"
-        )
+        )?;
+        at_target.map_or(Ok(()), |requests| write!(f, ", {requests} requests at the target"))
     }
 }
 

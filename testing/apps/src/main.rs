@@ -14,6 +14,7 @@ mod rsync;
 mod served;
 mod source;
 mod tar;
+mod target;
 mod trial;
 mod work;
 
@@ -57,6 +58,11 @@ struct Args {
     /// be one.
     #[arg(long)]
     accel: bool,
+    /// As --accel, by `siftfs accel --direct`, on the mount of a target's volume, which has no
+    /// record area: programs read and write their files at the target. A program that must get
+    /// leases and made no request there has failed.
+    #[arg(long, conflicts_with_all = ["accel", "served"])]
+    direct: bool,
     /// Programs work through the mount of a volume that `siftfs serve` has. Before each crash of
     /// the mount's daemon the server is killed in the middle of the work, and started again.
     #[arg(long, conflicts_with = "accel")]
@@ -103,8 +109,8 @@ fn run(args: &Args) -> Result<bool> {
         let names: Vec<_> = APPS.iter().map(|(n, _)| *n).collect();
         return Err(Failed(format!("no application is called {unknown}; {}", names.join(", "))));
     }
-    if args.accel {
-        accel::load()?;
+    if args.accel || args.direct {
+        accel::load(args.direct)?;
     }
     let place = Place::new("siftfs-apps", NEEDED, args.dir.as_deref())?;
     // PostgreSQL's user has to get through.
@@ -122,8 +128,9 @@ fn run(args: &Args) -> Result<bool> {
             place.go_on()?;
             let mut app = make()?;
             let setting = Setting {
-                area: !args.without_record_area,
-                accelerated: args.accel,
+                area: !args.without_record_area && !args.direct,
+                accelerated: args.accel || args.direct,
+                direct: args.direct,
                 served: args.served,
                 keep: args.keep.as_deref(),
             };

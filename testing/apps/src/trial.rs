@@ -4,6 +4,7 @@
 
 use crate::accel::{self, Taken};
 use crate::served::Served;
+use crate::target::Target;
 use crate::work::{App, Site};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::volume::Volume;
@@ -56,6 +57,8 @@ pub struct Setting<'a> {
     pub area: bool,
     /// Programs have the library loaded, and the mount has private logs.
     pub accelerated: bool,
+    /// Programs reach their blocks at the volume's target by themselves.
+    pub direct: bool,
     /// Programs work through the mount of a volume that a server has.
     pub served: bool,
     /// Where the volume of a failed trial goes.
@@ -69,15 +72,17 @@ pub fn run(place: &Place, app: &mut dyn App, times: Times, setting: Setting<'_>)
         name: app.name(),
         first: String::new(),
         all: String::new(),
-        taken: setting.accelerated.then(Taken::default),
+        taken: setting
+            .accelerated
+            .then(|| Taken { at_target: setting.direct.then_some(0), ..Taken::default() }),
         step: "making the volume",
         error: None,
         took: Duration::ZERO,
     };
     println!("{}", app.name());
-    let Setting { area, keep, served, .. } = setting;
+    let Setting { area, keep, served, direct, .. } = setting;
     let area = area.then(|| place.path(&format!("{}.sift.area", app.name())));
-    let volume = make(place, app.name(), area.as_deref());
+    let volume = make(place, app.name(), (area.as_deref(), direct));
     let result = volume.and_then(|volume| {
         let result = steps(place, app, &volume, (times, served), &mut outcome);
         let tidied = tidy(&volume, area.as_deref(), result.is_err(), keep);
@@ -92,8 +97,12 @@ pub fn run(place: &Place, app: &mut dyn App, times: Times, setting: Setting<'_>)
     outcome
 }
 
-/// A volume, with its record area in the file `area` if there is to be one.
-fn make(place: &Place, name: &str, area: Option<&Path>) -> Result<Volume> {
+/// A volume, with its record area in the file `area` if there is to be one, and with a redo lane
+/// for the sections of direct programs.
+fn make(place: &Place, name: &str, (area, direct): (Option<&Path>, bool)) -> Result<Volume> {
+    if direct {
+        return Volume::make_with(place, name, VOLUME_SIZE, &["--redo-lane", "16M"]);
+    }
     let Some(area) = area else { return Volume::make(place, name, VOLUME_SIZE) };
     let at = format!("volatile:{}", area.display());
     Volume::make_with(place, name, VOLUME_SIZE, &["--record-area", &at])
@@ -104,20 +113,23 @@ struct Mounting<'a> {
     volume: &'a Volume,
     accelerated: bool,
     served: Option<Served>,
+    target: Option<Target>,
 }
 
 impl Mounting<'_> {
     fn mount(&self) -> Result<()> {
-        match &self.served {
-            Some(served) => served.mount(self.volume),
-            None => accel::mount(self.volume, self.accelerated),
+        match (&self.served, &self.target) {
+            (Some(served), _) => served.mount(self.volume),
+            (None, Some(target)) => target.mount(self.volume),
+            (None, None) => accel::mount(self.volume, self.accelerated),
         }
     }
 
     /// In order: the volume is plain ext4 afterwards.
     fn unmount(&mut self) -> Result<()> {
         self.volume.siftfs(&["umount", &self.volume.dir.to_string_lossy()])?;
-        self.served.take().map_or(Ok(()), Served::end)
+        self.served.take().map_or(Ok(()), Served::end)?;
+        self.target.take().map_or(Ok(()), Target::end)
     }
 }
 
@@ -139,7 +151,9 @@ fn steps(
     step("preparing")?;
     let accelerated = outcome.taken.is_some();
     let served = if served { Some(Served::start(volume, &scratch)?) } else { None };
-    let mut mounting = Mounting { volume, accelerated, served };
+    let direct = outcome.taken.is_some_and(|taken| taken.at_target.is_some());
+    let target = if direct { Some(Target::start(volume, &scratch)?) } else { None };
+    let mut mounting = Mounting { volume, accelerated, served, target };
     mounting.mount()?;
     app.prepare(&Site::mounted(volume, &scratch))?;
     let mut first = String::new();

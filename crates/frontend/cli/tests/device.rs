@@ -5,6 +5,8 @@
 mod accel;
 #[path = "device/direct.rs"]
 mod direct;
+#[path = "device/direct_kills.rs"]
+mod direct_kills;
 #[path = "device/discards.rs"]
 mod discards;
 #[path = "device/lies.rs"]
@@ -35,7 +37,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Ran, SIFTFS, Setup, siftfs};
+use support::{Process, Ran, SIFTFS, Setup, siftfs};
 
 /// Longest wait for something that must come.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -164,7 +166,10 @@ fn write_synced(path: &Path, data: &[u8]) {
 }
 
 fn kill_host(setup: &Setup) {
-    let daemon = setup.daemon();
+    kill_daemon(setup, &setup.daemon());
+}
+
+fn kill_daemon(setup: &Setup, daemon: &Process) {
     daemon.signal(Signal::KILL);
     daemon.wait();
     while siftfs_fuse::detach(Path::new(setup.dir())).is_ok() {}

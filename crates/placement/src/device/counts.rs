@@ -1,7 +1,7 @@
 //! What a server counts, and what its process costs.
 
 use siftfs_transport::Repeats;
-use siftfs_wire::{DeviceStatistics, ProgramStatistics, RegionCounts};
+use siftfs_wire::{DeviceStatistics, ProgramStatistics, RegionCounts, WorkerStatistics};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -59,7 +59,11 @@ impl ServerCounts {
     }
 
     /// As the protocol has it.
-    pub fn statistics(&self, io: RegionCounts, programs: ProgramStatistics) -> DeviceStatistics {
+    pub fn statistics(
+        &self,
+        io: RegionCounts,
+        (programs, workers): (ProgramStatistics, WorkerStatistics),
+    ) -> DeviceStatistics {
         DeviceStatistics {
             pid: std::process::id(),
             cpu_us: process_cpu_us(),
@@ -68,6 +72,7 @@ impl ServerCounts {
             hosts: self.hosts.load(Ordering::Relaxed),
             hints: self.hints.load(Ordering::Relaxed),
             programs,
+            workers,
             io,
         }
     }

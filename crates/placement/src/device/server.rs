@@ -457,7 +457,7 @@ impl Server {
             self.tally.counts.refusal();
         }
         let counters = held.counters.clone();
-        let programs = self.tokens.statistics();
+        let programs = (self.tokens.statistics(), self.workers.statistics());
         held.service.annotate(|statistics| {
             let device = self.tally.counts.statistics(counters.snapshot(), programs);
             statistics.device = Some(device);

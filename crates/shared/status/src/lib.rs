@@ -24,6 +24,7 @@ pub use runtime::{
 };
 pub use service::{
     CheckpointReport, DeviceStatistics, ProgramStatistics, ServiceStatistics, Urgency,
+    WorkerStatistics,
 };
 
 use serde::{Deserialize, Serialize};

@@ -140,6 +140,28 @@ pub struct ProgramStatistics {
     pub further_lives: u64,
 }
 
+/// The workers of a target, which serve programs' connections. Counts are since the start of its
+/// process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerStatistics {
+    /// Threads that serve connections, now: none before the first program has come.
+    pub workers: u64,
+    /// Connections that they serve, now.
+    pub connections: u64,
+    /// Requests whose access a worker has begun by itself.
+    pub begun: u64,
+    /// Requests that a helper was given, because they cannot be begun without a wait.
+    pub helped: u64,
+    /// Requests among these that waited, because their connection had its helpers, or no helper
+    /// was free.
+    pub waited: u64,
+    /// The most helpers that were busy at one time.
+    pub most_helpers: u64,
+    /// Connections that were ended because they broke, broke the protocol, or took no answers.
+    pub broken: u64,
+}
+
 /// A process that runs the Service apart from the Runtime. Times and counts are since its start,
 /// I/O since it took the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +181,8 @@ pub struct DeviceStatistics {
     pub hints: u64,
     /// Programs that use the storage by themselves.
     pub programs: ProgramStatistics,
+    /// The workers that serve these programs.
+    pub workers: WorkerStatistics,
     /// I/O.
     pub io: RegionCounts,
 }

@@ -28,7 +28,7 @@ use siftfs_codec::{Party, Protocol};
 use siftfs_log::Transaction;
 pub use siftfs_status::{
     CheckpointReport, DeviceStatistics, IoCounts, OriginCounts, ProgramStatistics, RegionCounts,
-    ServiceStatistics, Urgency,
+    ServiceStatistics, Urgency, WorkerStatistics,
 };
 pub use storage::{
     ATOMIC_MAX_RUNS, Access, AtomicRun, CONNECTION_MAX_QUEUES, Carried, FileRun, GRANT_ALL_RUNS,
@@ -54,7 +54,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.

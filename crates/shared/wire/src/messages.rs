@@ -5,6 +5,7 @@ use crate::{
     Access, AtomicRun, BlockProtocol, Carried, CheckpointReport, DeviceStatistics, DirectRun,
     FileRun, FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
     ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
+    WorkerStatistics,
 };
 use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
@@ -182,10 +183,21 @@ fields!(BlockProtocol: DeviceStatistics {
     hosts,
     hints,
     programs,
+    workers,
     io,
 });
 
 fields!(BlockProtocol: ProgramStatistics { queues, requests, groups, waited, further_lives });
+
+fields!(BlockProtocol: WorkerStatistics {
+    workers,
+    connections,
+    begun,
+    helped,
+    waited,
+    most_helpers,
+    broken,
+});
 
 fields!(BlockProtocol: RegionCounts { area, staging, journal, header });
 

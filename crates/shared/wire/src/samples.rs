@@ -11,6 +11,7 @@ use siftfs_wire::{
     Access, AtomicRun, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
     FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
     ServiceStatistics, StorageAnswer, StorageCall, StorageDevice, ToService, Urgency,
+    WorkerStatistics,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -236,6 +237,15 @@ pub fn device(base: u64) -> DeviceStatistics {
             groups: base + 7,
             waited: base + 8,
             further_lives: base + 9,
+        },
+        workers: WorkerStatistics {
+            workers: base + 10,
+            connections: base + 11,
+            begun: base + 12,
+            helped: base + 13,
+            waited: base + 14,
+            most_helpers: base + 15,
+            broken: base + 16,
         },
         io: RegionCounts {
             area: by(base + 20),

@@ -2,6 +2,7 @@
 
 use siftfs_status::{
     CheckpointReport, Distribution, IoCounts, Lane, Mount, RegionCounts, Status, Urgency,
+    WorkerStatistics,
 };
 use std::fmt::Write;
 
@@ -374,7 +375,27 @@ fn link(p: &mut Page, s: &Status) {
     ] {
         p.one(&format!("siftfs_device_program_{name}_total"), "counter", help, value as f64);
     }
+    workers(p, &d.workers);
     io_families(p, "siftfs_device_io", "by the device process since it took the volume", &d.io);
+}
+
+/// The threads of a target that serve programs.
+fn workers(p: &mut Page, w: &WorkerStatistics) {
+    for (name, help, value) in [
+        ("threads", "Threads of the target that serve programs.", w.workers),
+        ("connections", "Connections of programs that they serve.", w.connections),
+        ("helpers_most", "Helpers of them that were busy at one time, at most.", w.most_helpers),
+    ] {
+        p.one(&format!("siftfs_device_worker_{name}"), "gauge", help, value as f64);
+    }
+    for (name, help, value) in [
+        ("begun", "Requests of programs that a worker has begun by itself.", w.begun),
+        ("helped", "Requests that a helper was given.", w.helped),
+        ("waited", "Waits of such requests for a helper.", w.waited),
+        ("broken", "Connections of programs that broke.", w.broken),
+    ] {
+        p.one(&format!("siftfs_device_worker_{name}_total"), "counter", help, value as f64);
+    }
 }
 
 fn space(p: &mut Page, s: &Status) {

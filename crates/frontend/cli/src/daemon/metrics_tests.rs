@@ -72,6 +72,8 @@ fn a_device_process_is_watched() {
           "checkpoint_total":{"raw_inodes":90,"index_nanos":500000000},
           "device":{"cpu_us":250000,"refusals":5,"hosts":1,"hints":6,
             "programs":{"queues":3,"requests":70,"groups":20,"waited":9,"further_lives":1},
+            "workers":{"workers":2,"connections":11,"begun":60,"helped":13,"waited":14,
+              "most_helpers":8,"broken":15},
             "io":{"area":{"background":{"writes":7}}}}}}}"#,
     )
     .unwrap();
@@ -91,6 +93,13 @@ fn a_device_process_is_watched() {
         ("siftfs_device_program_groups_total", 20.0),
         ("siftfs_device_program_waited_total", 9.0),
         ("siftfs_device_program_further_lives_total", 1.0),
+        ("siftfs_device_worker_threads", 2.0),
+        ("siftfs_device_worker_connections", 11.0),
+        ("siftfs_device_worker_helpers_most", 8.0),
+        ("siftfs_device_worker_begun_total", 60.0),
+        ("siftfs_device_worker_helped_total", 13.0),
+        ("siftfs_device_worker_waited_total", 14.0),
+        ("siftfs_device_worker_broken_total", 15.0),
         ("siftfs_cpu_seconds_total{side=\"host\"}", 1.5),
         ("siftfs_cpu_seconds_total{side=\"device\"}", 0.25),
         ("siftfs_device_io_total{region=\"area\",origin=\"background\",kind=\"write\"}", 7.0),

@@ -5,6 +5,7 @@ use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram, Memory, Mount,
     Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status, Urgency,
+    WorkerStatistics,
 };
 use std::collections::BTreeMap;
 
@@ -417,14 +418,35 @@ fn direct(r: &RuntimeStatus) -> Option<String> {
 
 /// What programs have done at the target.
 fn at_target(r: &RuntimeStatus) -> String {
-    let Some(p) = r.service.device.map(|device| device.programs).filter(|p| p.requests > 0) else {
+    let Some(device) = r.service.device.filter(|device| device.programs.requests > 0) else {
         return String::new();
     };
+    let p = device.programs;
     let [queues, requests, groups, waited, lives] =
         [p.queues, p.requests, p.groups, p.waited, p.further_lives].map(count);
     let line = format!("; there: {queues} queues, {requests} requests in {groups} groups");
     let line = format!("{line}, {waited} waited");
-    if p.further_lives == 0 { line } else { format!("{line}, {lives} further lives") }
+    let further = match p.further_lives {
+        0 => String::new(),
+        _ => format!(", {lives} further lives"),
+    };
+    line + &further + &workers(&device.workers)
+}
+
+/// The target's threads that did it.
+fn workers(w: &WorkerStatistics) -> String {
+    let [workers, connections, helped, waited, most] =
+        [w.workers, w.connections, w.helped, w.waited, w.most_helpers].map(count);
+    let line = format!("; workers: {workers}, connections: {connections}");
+    let helpers = match w.helped {
+        0 => String::new(),
+        _ => format!(", by helpers: {helped} ({most} at most, {waited} waits)"),
+    };
+    let broken = match w.broken {
+        0 => String::new(),
+        broken => format!(", broken: {}", count(broken)),
+    };
+    line + &helpers + &broken
 }
 
 /// Where the process's memory is, the largest structures first; small ones are left out.

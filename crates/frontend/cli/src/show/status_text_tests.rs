@@ -85,7 +85,15 @@ fn what_programs_have_at_a_target() {
         let programs = format!(
             r#"{{"queues":2,"requests":1500,"groups":7,"waited":3,"further_lives":{lives}}}"#
         );
-        let service = format!(r#"{{"device":{{"programs":{programs}}}}}"#);
+        let workers = match lives {
+            0 => r#"{"workers":2,"connections":1}"#,
+            _ => {
+                r#"{"workers":2,"connections":3,"begun":9,"helped":1200,"waited":5,
+                "most_helpers":8,"broken":6}"#
+            }
+        };
+        let device = format!(r#"{{"programs":{programs},"workers":{workers}}}"#);
+        let service = format!(r#"{{"device":{device}}}"#);
         let operations = r#"{"direct_writers":1}"#;
         let of = format!(r#"{{"runtime":{{"operations":{operations},"service":{service}}}}}"#);
         let text = text(&status(&of));
@@ -94,8 +102,9 @@ fn what_programs_have_at_a_target() {
     };
     let there = "1 of one program alone, 0 readers, 0 taken back; there: 2 queues, 1,500 requests \
                  in 7 groups, 3 waited";
-    assert_eq!(told(0), there);
-    assert_eq!(told(4), format!("{there}, 4 further lives"));
+    assert_eq!(told(0), format!("{there}; workers: 2, connections: 1"));
+    let workers = "workers: 2, connections: 3, by helpers: 1,200 (8 at most, 5 waits), broken: 6";
+    assert_eq!(told(4), format!("{there}, 4 further lives; {workers}"));
 }
 
 /// Tickets and sections have a line while there are any.

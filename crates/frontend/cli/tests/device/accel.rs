@@ -104,8 +104,8 @@ pub fn start(setup: &Setup) -> Device {
 /// `sources/direct.c`, with the library.
 pub struct Program {
     pub child: Child,
-    says: BufReader<ChildStdout>,
-    told: ChildStdin,
+    pub says: BufReader<ChildStdout>,
+    pub told: ChildStdin,
 }
 
 impl Program {

@@ -3,7 +3,7 @@ use crate::device::calls::lock;
 use crate::device::programs::door_tests::*;
 use crate::device::programs::request::MOST_WAITING;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Rng, SharedBlock};
-use siftfs_device::Device;
+use siftfs_device::{Device, FileDevice, FileOptions, open_for_service};
 use siftfs_device_target::{Kind, Lines, Next, Queue, RequestOrder};
 use siftfs_transport::Received;
 use siftfs_wire::{PROTOCOL_VERSION, ProgramStatistics, QUEUE_WINDOW, ToService};
@@ -277,7 +277,13 @@ fn a_connection_without_a_grant_is_closed() {
     assert_eq!(block_of(&device, 0), 2);
 }
 
-/// A call of a history: its times, the blocks, and what it wrote in them or found there.
+/// Bytes of a unit, of which a history's calls read and write some. It is half a block, so that two
+/// calls can have parts of one block.
+const UNIT: usize = BLOCK_SIZE / 2;
+/// Units of the file.
+const UNITS: usize = 6;
+
+/// A call of a history: its times, the units, and what it wrote in them or found there.
 struct Did {
     begun: Instant,
     ended: Instant,
@@ -288,11 +294,11 @@ struct Did {
 
 /// Is there an order of the calls, each at one moment between its begin and its end, in which each
 /// finds what those before it wrote? Calls that were taken are bits of `taken`.
-fn is_in_order(all: &[Did], taken: u32, blocks: &[u8], seen: &mut HashSet<(u32, Vec<u8>)>) -> bool {
+fn is_in_order(all: &[Did], taken: u32, units: &[u8], seen: &mut HashSet<(u32, Vec<u8>)>) -> bool {
     if taken.count_ones() as usize == all.len() {
         return true;
     }
-    if !seen.insert((taken, blocks.to_vec())) {
+    if !seen.insert((taken, units.to_vec())) {
         return false;
     }
     let open = |at: &usize| taken & (1 << at) == 0;
@@ -300,7 +306,7 @@ fn is_in_order(all: &[Did], taken: u32, blocks: &[u8], seen: &mut HashSet<(u32, 
     (0..all.len()).filter(open).filter(|at| all[*at].begun <= earliest).any(|at| {
         let Did { first, bytes, writes, .. } = &all[at];
         let range = *first..first + bytes.len();
-        let mut next = blocks.to_vec();
+        let mut next = units.to_vec();
         match writes {
             true => next[range].copy_from_slice(bytes),
             false if next[range] != *bytes => return false,
@@ -310,16 +316,21 @@ fn is_in_order(all: &[Did], taken: u32, blocks: &[u8], seen: &mut HashSet<(u32, 
     })
 }
 
-/// Three threads, each with a few calls on one to three of four blocks.
+/// The byte of a unit; one that nobody writes if it has several.
+fn byte_of(unit: &[u8]) -> u8 {
+    if unit.iter().all(|byte| *byte == unit[0]) { unit[0] } else { u8::MAX }
+}
+
+/// Three threads, on connections of their own, each with a few calls on one to four of six units.
 fn history(queue: &Queue, seed: u64) -> Vec<Did> {
     let calls = |thread: u64| {
         let mut rng = Rng::new(seed * 10 + thread);
         let mut own = Vec::new();
         for call in 0..8 {
-            let first = rng.below(4) as usize;
-            let len = 1 + rng.below(4 - first as u64).min(2) as usize;
-            let (offset, writes) = (first as u64 * BLOCK_BYTES, rng.chance(50));
-            let mut bytes = vec![0; len * BLOCK_SIZE];
+            let first = rng.below(UNITS as u64) as usize;
+            let len = 1 + rng.below((UNITS - first) as u64).min(3) as usize;
+            let (offset, writes) = ((first * UNIT) as u64, rng.chance(50));
+            let mut bytes = vec![0; len * UNIT];
             let begun = Instant::now();
             if writes {
                 bytes.fill((thread * 8 + call + 1) as u8);
@@ -328,7 +339,7 @@ fn history(queue: &Queue, seed: u64) -> Vec<Did> {
                 queue.read_at(offset, &mut bytes).unwrap();
             }
             let ended = Instant::now();
-            let bytes = bytes.into_iter().step_by(BLOCK_SIZE).collect();
+            let bytes = bytes.chunks(UNIT).map(byte_of).collect();
             own.push(Did { begun, ended, first, bytes, writes });
         }
         own
@@ -340,30 +351,52 @@ fn history(queue: &Queue, seed: u64) -> Vec<Did> {
 }
 
 /// How many of some histories are in no order.
-fn out_of_order(order: RequestOrder, histories: u64) -> usize {
-    let (door, device) = (Door::new(), Gated::new(true));
-    let token = door.all(&device);
+fn out_of_order<D>(device: &Arc<D>, order: RequestOrder, histories: u64) -> usize
+where
+    D: Device + 'static,
+{
+    let door = Door::new();
+    let token = door.all(device);
     let queue = door.queue(token, order);
     let bad = |seed: &u64| {
-        let zeros = vec![0; 4 * BLOCK_SIZE];
+        let zeros = vec![0; UNITS * UNIT];
         queue.write_at(0, &zeros, false).unwrap();
-        !is_in_order(&history(&queue, *seed), 0, &[0; 4], &mut HashSet::new())
+        !is_in_order(&history(&queue, *seed), 0, &[0; UNITS], &mut HashSet::new())
     };
     (0..histories).filter(bad).count()
 }
 
+/// A file, whose accesses the kernel carries out in any order where it has io_uring.
+fn file(dir: &std::path::Path) -> Arc<FileDevice> {
+    let path = dir.join("area");
+    std::fs::File::create(&path).unwrap().set_len(AREA).unwrap();
+    Arc::new(open_for_service(&path, FileOptions::default()).unwrap())
+}
+
+const ORDERS: [RequestOrder; 3] =
+    [RequestOrder::Merging, RequestOrder::Basic, RequestOrder::Locked];
+
 /// Each call is carried out as a whole, at one moment between its begin and its end.
 #[test]
 fn histories_have_an_order() {
-    for order in [RequestOrder::Merging, RequestOrder::Basic, RequestOrder::Locked] {
-        assert_eq!(out_of_order(order, 60), 0, "{order:?}");
+    for order in ORDERS {
+        assert_eq!(out_of_order(&Gated::new(true), order, 60), 0, "{order:?}");
+    }
+}
+
+/// The same where workers begin accesses without a wait, beside those of helpers.
+#[test]
+fn histories_on_a_file_have_an_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for order in ORDERS {
+        assert_eq!(out_of_order(&file(dir.path()), order, 200), 0, "{order:?}");
     }
 }
 
 /// Without an order they have none: what shows that the test above can see it.
 #[test]
 fn histories_without_an_order_are_noticed() {
-    assert!(out_of_order(RequestOrder::Unordered, 60) > 0);
+    assert!(out_of_order(&Gated::new(true), RequestOrder::Unordered, 60) > 0);
 }
 
 /// Two writes of one block, of which one is on its way to the disk and the other one waits behind

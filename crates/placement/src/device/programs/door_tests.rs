@@ -4,7 +4,7 @@ use crate::device::calls::lock;
 use crate::device::programs::grants::{HostGrants, Tokens};
 use crate::device::workers::{WorkerOptions, Workers};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, Result};
-use siftfs_device::{Device, MemDevice};
+use siftfs_device::{Device, Io, IoDone, IoKind, IoQueue, MemDevice};
 use siftfs_device_target::{Lines, Queue, RequestOrder, TargetPlace};
 use siftfs_transport::{CallerEnd, Listener, Received, Sender, TransportOptions, connect};
 use siftfs_wire::{
@@ -14,7 +14,7 @@ use siftfs_wire::{
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const BLOCKS: u64 = 64;
@@ -31,18 +31,33 @@ pub struct Gated {
     waits: AtomicUsize,
     /// The first byte of each write that was carried out.
     pub log: Mutex<Vec<u8>>,
+    /// Flushes wait.
+    flushes_wait: Mutex<bool>,
+    /// Flushes that have begun.
+    pub flushes: AtomicUsize,
     slow: bool,
 }
 
 impl Gated {
     pub fn new(slow: bool) -> Arc<Self> {
         let (shut, changed, waits, log) = Default::default();
-        Arc::new(Self { memory: MemDevice::new(AREA), shut, changed, waits, log, slow })
+        let (flushes_wait, flushes, memory) = (Mutex::new(false), 0.into(), MemDevice::new(AREA));
+        Arc::new(Self { memory, shut, changed, waits, log, flushes_wait, flushes, slow })
     }
 
     pub fn shut(&self, byte: Option<u8>) {
         *lock(&self.shut) = byte;
         self.changed.notify_all();
+    }
+
+    pub fn hold_flushes(&self, wait: bool) {
+        *lock(&self.flushes_wait) = wait;
+        self.changed.notify_all();
+    }
+
+    /// How many writes have waited.
+    pub fn held(&self) -> usize {
+        self.waits.load(Ordering::SeqCst)
     }
 
     pub fn wait_for_one(&self) {
@@ -85,7 +100,79 @@ impl Device for Gated {
     }
 
     fn flush(&self) -> Result<()> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        while *lock(&self.flushes_wait) {
+            thread::sleep(Duration::from_millis(1));
+        }
         self.memory.flush()
+    }
+}
+
+/// Memory whose reads and whole writes begin without a wait and end a while later, as those of a
+/// disk with io_uring do.
+pub struct Later {
+    pub memory: Arc<MemDevice>,
+    delay: Duration,
+    /// Accesses fail.
+    pub fails: AtomicBool,
+    /// Where what is under way begins, and when it ends.
+    under_way: Mutex<Vec<(u64, Instant)>>,
+    /// The most that ever was under way at one time, of all and of one place.
+    pub most: AtomicUsize,
+    pub most_of_one: AtomicUsize,
+}
+
+impl Later {
+    pub fn new(delay: Duration) -> Arc<Self> {
+        let memory = Arc::new(MemDevice::new(AREA));
+        let (fails, under_way, most, most_of_one) = Default::default();
+        Arc::new(Self { memory, delay, fails, under_way, most, most_of_one })
+    }
+}
+
+impl Device for Later {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.memory.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
+        self.memory.write(offset, data, fua)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.memory.flush()
+    }
+
+    fn begin(self: Arc<Self>, io: Io, queue: &mut IoQueue) -> std::result::Result<(), Io> {
+        let Io { id, kind, offset, mut buf } = io;
+        let result = match kind {
+            _ if self.fails.load(Ordering::SeqCst) => Err(Error::Posix(libc::EIO)),
+            IoKind::Read => self.memory.read(offset, &mut buf),
+            IoKind::Write { durable } => self.memory.write(offset, &buf, durable),
+        };
+        let now = Instant::now();
+        let mut under_way = lock(&self.under_way);
+        under_way.retain(|(_, due)| *due > now);
+        under_way.push((offset, now + self.delay));
+        let own = under_way.iter().filter(|(other, _)| *other == offset).count();
+        self.most.fetch_max(under_way.len(), Ordering::SeqCst);
+        self.most_of_one.fetch_max(own, Ordering::SeqCst);
+        queue.tell_at(now + self.delay, IoDone { id, buf, result });
+        Ok(())
+    }
+}
+
+/// Lets the writes of a device go on at the end of a test, also of one that fails: else its threads
+/// would be waited for without an end.
+pub struct Opens(pub Arc<Gated>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.shut(None);
     }
 }
 
@@ -100,18 +187,18 @@ pub struct Door {
     ending: Arc<AtomicBool>,
     pub refused: Arc<AtomicUsize>,
     connections: Connections,
-    workers: Option<Arc<Workers>>,
+    pub workers: Option<Arc<Workers>>,
     accepting: Option<JoinHandle<()>>,
     _dir: TempDir,
 }
 
 impl Door {
     pub fn new() -> Self {
-        Self::with(0)
+        Self::with(0, 2)
     }
 
-    /// With memory of this many bytes that both sides share.
-    pub fn with(shared_memory: u64) -> Self {
+    /// With memory of this many bytes that both sides share, and workers.
+    pub fn with(shared_memory: u64, workers: usize) -> Self {
         let (tokens, dir) =
             (Arc::new(Tokens::new(None, std::env::temp_dir())), tempfile::tempdir().unwrap());
         let options = TransportOptions { shared_memory, ..TransportOptions::default() };
@@ -120,7 +207,7 @@ impl Door {
         let place = TargetPlace { address, volume: "any".into(), options, secured: None };
         let (ending, refused) = <(Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
         let connections = Connections::default();
-        let workers = WorkerOptions { workers: 2, ..WorkerOptions::default() };
+        let workers = WorkerOptions { workers, ..WorkerOptions::default() };
         let workers = Arc::new(Workers::new(workers, &tokens, Box::new(|_| ())));
         let own = (workers.clone(), ending.clone(), refused.clone(), connections.clone());
         let accepting = thread::spawn(move || accept(&listener, &own));
@@ -138,7 +225,10 @@ impl Door {
         }
     }
 
-    pub fn grant(&self, lease: u64, runs: Vec<BlockRun>, device: &Arc<Gated>) -> Token {
+    pub fn grant<D>(&self, lease: u64, runs: Vec<BlockRun>, device: &Arc<D>) -> Token
+    where
+        D: Device + 'static,
+    {
         let device: Arc<dyn Device> = device.clone();
         let of = |run: BlockRun| {
             let BlockRun { start: block, len } = run;
@@ -148,7 +238,7 @@ impl Door {
         self.grants.grant((lease, lease), (true, runs), &device, 0..1 << 40).unwrap()
     }
 
-    pub fn all(&self, device: &Arc<Gated>) -> Token {
+    pub fn all<D: Device + 'static>(&self, device: &Arc<D>) -> Token {
         self.grant(1, vec![BlockRun { start: 0, len: BLOCKS }], device)
     }
 

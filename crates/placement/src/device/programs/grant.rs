@@ -41,8 +41,36 @@ pub(crate) struct Grant {
     patching: OnceLock<Arc<Turnstile>>,
     /// Something was written since a host was told.
     pub written: AtomicBool,
-    /// Something was written, not durably, since the last flush began.
-    pub unflushed: AtomicBool,
+    /// What was written, not durably, and what a flush has covered.
+    pub unflushed: Unflushed,
+}
+
+/// Counts of writes: all that a flush has to cover, and those that one has covered. A flush that
+/// runs has covered nothing, so another one is made beside it.
+#[derive(Default)]
+pub(crate) struct Unflushed {
+    written: AtomicU64,
+    covered: AtomicU64,
+}
+
+impl Unflushed {
+    /// A write has ended that is not durable.
+    pub fn note(&self) {
+        self.written.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Has a flush something to cover?
+    pub fn any(&self) -> bool {
+        self.written.load(Ordering::Acquire) > self.covered.load(Ordering::Acquire)
+    }
+
+    /// Flushes, and counts what that has covered unless it fails.
+    pub fn flush(&self, device: &dyn Device) -> Result<()> {
+        let written = self.written.load(Ordering::Acquire);
+        device.flush()?;
+        self.covered.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
 }
 
 /// Is inside a grant.
@@ -125,7 +153,7 @@ impl Grant {
     pub fn wrote(&self, durable: bool, well: bool) {
         self.written.store(true, Ordering::Release);
         if !durable || !well {
-            self.unflushed.store(true, Ordering::Release);
+            self.unflushed.note();
         }
     }
 
@@ -187,7 +215,7 @@ impl Grant {
         }
         if !durable {
             // Before it counts as written: what is reported is flushed before.
-            self.unflushed.store(true, Ordering::Release);
+            self.unflushed.note();
         }
         let of = |place: u64| place - table.area.start;
         let bytes = of(bytes.start)..of(bytes.end);
@@ -237,15 +265,13 @@ impl Grant {
     fn settle_on(&self, device: Option<&dyn Device>) -> Result<(bool, Report)> {
         let written = self.written.swap(false, Ordering::AcqRel);
         let report = self.fresh.unreported();
-        let unflushed = self.unflushed.swap(false, Ordering::AcqRel);
-        // A flush of the program's own that covers what is reported may be under way, and fail.
+        // A flush of the program's own may be under way. It covers nothing before it has ended.
         let settled = match device {
-            Some(device) if unflushed || !report.is_empty() => device.flush(),
+            Some(device) if self.unflushed.any() || !report.is_empty() => {
+                self.unflushed.flush(device)
+            }
             _ => Ok(()),
         };
-        if settled.is_err() {
-            self.unflushed.store(true, Ordering::Release);
-        }
         settled.map(|()| {
             self.fresh.reported(&report);
             (written || !report.is_empty(), report)

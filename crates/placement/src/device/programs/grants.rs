@@ -55,7 +55,7 @@ pub(crate) struct Tokens {
     pub(super) watched: Mutex<Vec<Weak<Grant>>>,
     looked: Mutex<Option<Instant>>,
     /// Bytes of all requests that wait.
-    pub(super) waiting: Arc<AtomicUsize>,
+    pub(crate) waiting: Arc<AtomicUsize>,
     pub(super) counts: Counts,
 }
 

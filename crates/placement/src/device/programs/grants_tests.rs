@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::programs::door_tests::Gated;
 use crate::device::programs::request::by_grant;
 use siftfs_base::{BLOCK_SIZE, Rng, SharedBlock};
 use siftfs_device::{FaultDevice, MemDevice};
@@ -139,6 +140,37 @@ fn what_was_written_is_durable_at_the_end() {
     let next = HostGrants::new(&tokens);
     assert_eq!(next.settle(1, &token), settled(true, false), "its end has flushed it");
     assert_eq!(next.revoke(1, &token), settled(true, false));
+}
+
+/// A flush of the program's own that is under way has made nothing durable yet: a settling beside
+/// it flushes for itself.
+#[test]
+fn a_settling_relies_on_no_flush_that_runs() {
+    let (tokens, grants) = grants();
+    let device = Gated::new(false);
+    let area: Arc<dyn Device> = device.clone();
+    let range = 0..device.size();
+    let token = grants.grant((1, 1), (true, vec![run(0, 8)]), &area, range).unwrap();
+    let grant = found(&tokens, &token);
+    carry_out(&grant, write(0, 4096, 1)).unwrap();
+    device.hold_flushes(true);
+    let flushes = || device.flushes.load(Ordering::SeqCst);
+    thread::scope(|scope| {
+        let own = scope.spawn(|| carry_out(&grant, StorageCall::Flush { device: 0 }));
+        while flushes() == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let settling = scope.spawn(|| grants.settle(1, &token));
+        thread::sleep(Duration::from_millis(100));
+        let early = settling.is_finished();
+        device.hold_flushes(false);
+        own.join().unwrap().unwrap();
+        assert_eq!(settling.join().unwrap(), settled(true, false));
+        assert!(!early, "it is answered while nothing is durable");
+    });
+    assert_eq!(flushes(), 2);
+    assert_eq!(grants.settle(1, &token), settled(false, false));
+    assert_eq!(flushes(), 2, "nothing is to be flushed");
 }
 
 #[test]

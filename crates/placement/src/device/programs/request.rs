@@ -233,12 +233,7 @@ pub(super) fn by_grant(grant: &Grant, table: &Table, call: &StorageCall) -> Resu
             if !table.write {
                 return Err(Error::Refused("a flush by one who may only read".into()));
             }
-            grant.unflushed.store(false, Ordering::Release);
-            let flushed = table.device.flush();
-            if flushed.is_err() {
-                grant.unflushed.store(true, Ordering::Release);
-            }
-            flushed.map(|()| StorageAnswer::Done)
+            grant.unflushed.flush(&*table.device).map(|()| StorageAnswer::Done)
         }
         StorageCall::AtomicWrite { transaction, commit, runs, blocks } => {
             if !table.write {

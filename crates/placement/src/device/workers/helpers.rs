@@ -15,6 +15,9 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 struct State {
     jobs: VecDeque<Job>,
     idle: usize,
+    /// Helpers that do something, and the most that ever did at one time.
+    busy: usize,
+    most_busy: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
@@ -32,19 +35,24 @@ struct Shared {
 }
 
 impl Helpers {
-    /// Has a job done; by the caller where there is no thread at all.
-    pub fn help(&self, job: Job) {
+    /// Has a job done; by the caller where there is no thread at all. True if the job waits for a
+    /// helper that does another one.
+    pub fn help(&self, job: Job) -> bool {
         let mut state = lock(&self.shared.state);
-        let wanted = state.jobs.len() >= state.idle && state.threads.len() < MOST;
-        if wanted {
+        let mut waits = state.jobs.len() >= state.idle;
+        if waits && state.threads.len() < MOST {
             let shared = self.shared.clone();
             let helper = thread::Builder::new().name("siftfs-helper".into());
             match helper.spawn(move || shared.work()) {
-                Ok(thread) => state.threads.push(thread),
+                Ok(thread) => {
+                    state.threads.push(thread);
+                    waits = false;
+                }
                 Err(error) if state.threads.is_empty() => {
                     drop(state);
                     tracing::warn!(%error, "no thread for a request that waits for storage");
-                    return job();
+                    job();
+                    return false;
                 }
                 Err(error) => tracing::debug!(%error, "fewer helpers than usual"),
             }
@@ -52,6 +60,12 @@ impl Helpers {
         state.jobs.push_back(job);
         drop(state);
         self.shared.changed.notify_one();
+        waits
+    }
+
+    /// The most helpers that were busy at one time.
+    pub fn most_busy(&self) -> usize {
+        lock(&self.shared.state).most_busy
     }
 }
 
@@ -75,9 +89,12 @@ impl Shared {
         let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.busy += 1;
+                state.most_busy = state.most_busy.max(state.busy);
                 drop(state);
                 job();
                 state = lock(&self.state);
+                state.busy -= 1;
             } else if state.closed {
                 return;
             } else {

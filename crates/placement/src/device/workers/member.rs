@@ -272,3 +272,7 @@ impl Member {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "member_tests.rs"]
+mod tests;

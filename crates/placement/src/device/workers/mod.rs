@@ -1,5 +1,6 @@
 //! The workers that serve programs' connections (`docs/design/target.md`, "Workers").
 
+mod counts;
 mod helpers;
 mod mailbox;
 mod member;
@@ -10,9 +11,10 @@ pub(crate) use member::Newcomer;
 
 use crate::device::calls::{DeviceEnd, Refusals, lock};
 use crate::device::programs::{Attached, Tokens};
+use counts::Counts;
 use helpers::Helpers;
 use siftfs_base::{Error, Result};
-use siftfs_wire::StorageCall;
+use siftfs_wire::{StorageCall, WorkerStatistics};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -42,10 +44,19 @@ impl Default for WorkerOptions {
 struct Common {
     tokens: Arc<Tokens>,
     helpers: Helpers,
+    counts: Counts,
     spin: Duration,
     stopping: AtomicBool,
     /// Why connections broke.
     broke: Box<dyn Fn(&Error) + Send + Sync>,
+}
+
+impl Common {
+    /// A connection has broken; why is counted and told.
+    fn broken(&self, error: &Error) {
+        self.counts.broke();
+        (self.broke)(error);
+    }
 }
 
 /// All workers, which are started with the first connection. When it is dropped, they end.
@@ -65,8 +76,8 @@ impl Workers {
         broke: Box<dyn Fn(&Error) + Send + Sync>,
     ) -> Self {
         let (tokens, spin) = (tokens.clone(), options.spin);
-        let (helpers, stopping) = Default::default();
-        let common = Arc::new(Common { tokens, helpers, spin, stopping, broke });
+        let (helpers, counts, stopping) = Default::default();
+        let common = Arc::new(Common { tokens, helpers, counts, spin, stopping, broke });
         let next = AtomicU64::new(worker::FIRST_NUMBER);
         Self { options, common, started: Mutex::default(), next }
     }
@@ -131,6 +142,18 @@ impl Workers {
         let thread = thread.spawn(move || worker.work());
         let thread = thread.map_err(|e| Error::Refused(format!("no thread for a worker: {e}")))?;
         Ok((mailbox, thread))
+    }
+
+    /// What a host shows of them.
+    pub fn statistics(&self) -> WorkerStatistics {
+        let started = lock(&self.started);
+        let members = |(mailbox, _): &(Arc<Mailbox>, _)| mailbox.members.load(Ordering::Acquire);
+        WorkerStatistics {
+            workers: started.len() as u64,
+            connections: started.iter().map(members).sum::<usize>() as u64,
+            most_helpers: self.common.helpers.most_busy() as u64,
+            ..self.common.counts.statistics()
+        }
     }
 
     /// All connections are closed, soon.

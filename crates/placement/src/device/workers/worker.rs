@@ -185,7 +185,7 @@ impl Worker {
             }
             Err(error) => {
                 self.mailbox.members.fetch_sub(1, Ordering::AcqRel);
-                (self.common.broke)(&error);
+                self.common.broken(&error);
             }
         }
     }
@@ -198,7 +198,7 @@ impl Worker {
             let _ = epoll::delete(&self.epoll, fd);
         }
         if let Ends::Broke(error) = ends {
-            (self.common.broke)(error);
+            self.common.broken(error);
         }
         self.hot.retain(|hot| *hot != number);
         member.end(ends);
@@ -293,10 +293,15 @@ impl Worker {
             },
         };
         let mut slow = Some(slow);
+        let mut waits = false;
         self.member(number, |member| {
             member.under_way += 1;
+            waits = member.helped + member.slow.len() >= MOST_HELPED;
             member.slow.extend(slow.take());
         });
+        if waits {
+            self.common.counts.waits();
+        }
         self.may_begin(number);
     }
 
@@ -322,6 +327,7 @@ impl Worker {
         let id = self.next;
         match device.begin(Io { id, kind, offset, buf }, &mut self.queue) {
             Ok(()) => {
+                self.common.counts.began();
                 let running = Running { request, within, kind, bytes, _beside: beside };
                 self.running.insert(id, running);
                 None
@@ -331,11 +337,15 @@ impl Worker {
     }
 
     fn help(&mut self, request: Request, within: Within) {
-        self.common.helpers.help(Box::new(move || {
+        self.common.counts.helped();
+        let waits = self.common.helpers.help(Box::new(move || {
             let line = request.line.clone();
             request.carry_out(within);
             line.mailbox.tell(line.number, Told::Helped);
         }));
+        if waits {
+            self.common.counts.waits();
+        }
     }
 
     /// The finisher: ends what the storage has done.
