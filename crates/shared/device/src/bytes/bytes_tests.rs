@@ -87,6 +87,29 @@ fn the_first_flush_covers_what_a_dead_process_stored() {
     assert_eq!((inherited(), inherited()), (2 * SIZE, 2 * SIZE));
 }
 
+/// Each of two flushes covers what another process has left, also the one that comes second.
+#[test]
+fn two_flushes_cover_what_a_dead_process_stored() {
+    let dir = dir();
+    let path = dir.path().join("area");
+    drop(create(&path));
+    let device = ByteDevice::open(&volatile(&path), ByteOptions::default()).unwrap();
+    for round in 1..=200 {
+        let both = std::sync::Barrier::new(2);
+        let flush = || {
+            both.wait();
+            device.flush().unwrap();
+            device.persists().inherited
+        };
+        let found = std::thread::scope(|scope| {
+            [scope.spawn(flush), scope.spawn(flush)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(found, [round * SIZE; 2], "written back once, and before both have ended");
+        device.unclaim(Role::Host).unwrap();
+        device.claim(Role::Host, PATIENCE).unwrap();
+    }
+}
+
 #[test]
 fn a_modelled_read_back_takes_its_time() {
     let dir = dir();

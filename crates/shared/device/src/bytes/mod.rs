@@ -16,6 +16,7 @@ pub use promise::{BytePromise, LineFlush};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
@@ -82,6 +83,8 @@ pub struct ByteDevice {
     failed: AtomicI32,
     /// Another process may have left lines that are not written back.
     inherits: AtomicBool,
+    /// Held by the flush that writes back what another process has left.
+    inheriting: Mutex<()>,
     counts: Counts,
 }
 
@@ -115,6 +118,7 @@ impl ByteDevice {
             read_back: options.modelled_read_back,
             failed: AtomicI32::new(0),
             inherits: AtomicBool::new(true),
+            inheriting: Mutex::default(),
             counts: Counts::default(),
         }
     }
@@ -205,13 +209,21 @@ impl ByteDevice {
         self.counts.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
     }
 
-    /// Starts the write-back of every line, where another process may have left some behind.
+    /// Writes back every line, where another process may have left some behind. A flush beside one
+    /// that is at it waits: both cover these lines.
     fn write_back_inherited(&self) {
         let Way::Lines(line) = &self.way else { return };
-        if !self.inherits.swap(false, Ordering::AcqRel) {
+        if !self.inherits.load(Ordering::Acquire) {
+            return;
+        }
+        let _one = self.inheriting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.inherits.load(Ordering::Acquire) {
             return;
         }
         self.memory.write_back(0, self.memory.len(), *line);
+        // A fence concerns what its own thread has written back.
+        self.fence();
+        self.inherits.store(false, Ordering::Release);
         self.counts.inherited.fetch_add(self.memory.len() as u64, Ordering::Relaxed);
     }
 
