@@ -10,8 +10,8 @@ use siftfs_placement::{Dial, LocalVolume, OpenOptions, ServicePlace, TransportOp
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Credentials, FileService, Holder, LeaseId, Reply, Request};
 use siftfs_remote::{Claim, Client, transport};
-use siftfs_served::Setup;
-use siftfs_served::returning::{Mount, leave_books, serve};
+use siftfs_served::returning::{Mount, leave_books, serve, serve_by};
+use siftfs_served::{Setup, Way as Reached};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn what_a_mount_keeps_does_not_come_over_its_own_programs_writes() {
     let [dir, alive, books] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let machine = Machine::start(volume(64 << 20), Way::Unix, dir.path());
     let volume = host(&machine, alive.path());
-    let setup = serve(&volume);
+    let setup = serve_by(&volume, Reached::Shared);
     let mount = Mount::new(&setup.address);
     let ino = mount.create("f");
     mount.ask(Request::write(ino, 0, vec![b'0'; 16 * BLOCK])).unwrap();
@@ -135,7 +135,7 @@ fn what_a_mount_keeps_does_not_come_over_its_own_programs_writes() {
     drop((file, session, setup));
     volume.abandon();
     let volume = host(&machine, books.path());
-    let setup = serve(&volume);
+    let setup = serve_by(&volume, Reached::Shared);
     mount.finds(&setup.address);
     mount.fsync(ino).unwrap();
     let found = mount.read("f").unwrap();
@@ -167,7 +167,7 @@ fn a_lost_server_has_not_heard_of_what_was_granted() {
     let [dir, alive] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let machine = Machine::start(volume(64 << 20), Way::Unix, dir.path());
     let volume = host(&machine, alive.path());
-    let setup = serve(&volume);
+    let setup = serve_by(&volume, Reached::Shared);
     let mount = Mount::new(&setup.address);
     let lender = mount.session.lend(&setup.address, &transport(), Arc::new(Deaf)).unwrap();
     let cred = Credentials::default();
