@@ -138,7 +138,10 @@ fn errno_of(synced: Result<()>) -> i32 {
 fn what_a_host_had_not_heard_of_is_told_once() {
     for way in ["sync", "write", "give up"] {
         let mut town = Town::new();
-        town.file.append(&[9; 40_000]).unwrap();
+        // A stream, which goes to the target.
+        for _ in 0..4 {
+            town.file.append(&[9; 40_000]).unwrap();
+        }
         town.host_dies();
         let file = &town.file;
         match way {
