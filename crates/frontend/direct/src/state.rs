@@ -303,8 +303,8 @@ impl Opened {
         state.outcomes.get(&life).cloned().unwrap_or_else(|| Err(errno(libc::EIO)))
     }
 
-    /// The grant of this `life` is lost, as the host says, and what was written under it may be. The
-    /// caller holds nothing.
+    /// The grant of this `life` is lost, as the host says, and what was written under it may be.
+    /// The caller holds nothing.
     pub fn lost_grant(&self, life: u64) {
         let mut state = self.write();
         if state.life == life {
