@@ -10,8 +10,8 @@ use siftfs_placement::LocalVolume;
 use siftfs_proto::{
     Credentials, FileService, Handle, Holder, LeaseId, ROOT_INO, Reply, Request, Target,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::machine::{Machine, Way};
 use support::{all, ask, host, open, opening, reach, user, volume};
@@ -24,7 +24,8 @@ impl Holder for Nothing {
 
 /// The service of one file: its lease ends when that is `over`, as far as the program sees.
 struct One {
-    session: Arc<dyn FileService>,
+    /// None when the host is dead.
+    session: Mutex<Option<Arc<dyn FileService>>>,
     handle: Handle,
     over: AtomicBool,
     /// The host is lost, which is told once.
@@ -37,6 +38,7 @@ impl One {
         let session = v.holder(opening(), Arc::new(Nothing)).unwrap();
         let handle = open(&session, name);
         let [over, lost, told] = [(); 3].map(|()| AtomicBool::new(false));
+        let session = Mutex::new(Some(session));
         Arc::new(Self { session, handle, over, lost, told })
     }
 
@@ -77,7 +79,8 @@ impl FileService for One {
                 }
             }
         }
-        self.session.call(cred, req)
+        let session = self.session.lock().unwrap().clone();
+        session.expect("the host lives").call(cred, req)
     }
 }
 
@@ -114,6 +117,8 @@ impl Town {
     /// The host dies, and with it the lease.
     fn host_dies(&mut self) {
         self.one.lost.store(true, Ordering::Release);
+        // Its storage's connection ends with the last one who has the volume.
+        drop(self.one.session.lock().unwrap().take());
         self.host.take().unwrap().abandon();
     }
 }
