@@ -166,8 +166,6 @@ fn what_a_host_had_not_heard_of_is_told_once() {
 
 /// Of what the host had heard of, and of what overwrote written blocks, nothing is lost with it,
 /// and nothing is told: the program goes on by another way.
-///
-/// Seen to fail when every loss of a host is told.
 #[test]
 fn what_a_host_had_heard_of_is_not_in_doubt() {
     for overwrites in [false, true] {

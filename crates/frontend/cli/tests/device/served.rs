@@ -80,9 +80,6 @@ impl Town {
 /// The program's calls go to the target; others see them by the mount. The server is killed: what
 /// was synced is there, and so is what went over written blocks. What was appended and not synced
 /// is an error of the next sync, once. Then the program goes on.
-///
-/// Seen to fail where a lease that is lost with its server is given back as any other: no error is
-/// told.
 #[test]
 fn a_server_dies_under_a_direct_program() {
     let mut town = Town::new();
@@ -131,8 +128,6 @@ fn a_server_dies_under_a_direct_program() {
 
 /// Servers die under a program that has synced what it wrote: nothing is told, and what another
 /// program of the mount had written there before, and not synced, does not come over it.
-///
-/// Seen to fail when a program is told that something is lost wherever its lease is.
 #[test]
 fn what_the_mount_keeps_is_older() {
     let mut town = Town::new();
