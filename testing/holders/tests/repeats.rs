@@ -169,8 +169,7 @@ impl Holder for Deaf {
 /// last: its file's sync says so, once, or else the end of the lease. Of a file of which nothing
 /// was granted neither says anything.
 ///
-/// Seen to fail when a lease that is lost is given back as any, and when the mount makes such a file
-/// durable in the place of its server.
+/// Seen to fail when a lease that is lost is given back as any.
 #[test]
 fn a_lost_server_has_not_heard_of_what_was_granted() {
     let [dir, alive] = [(); 2].map(|()| tempfile::tempdir().unwrap());

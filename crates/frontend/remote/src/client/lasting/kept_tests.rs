@@ -148,10 +148,8 @@ fn what_nobody_can_repeat_is_noted() {
     assert!(kept.is_full(), "then a change waits");
 }
 
-/// Who waits until what is under way is kept waits for what was sent before, of the same file, and
-/// finds it.
-///
-/// Seen to fail when changes that are under way are not waited for.
+/// A wait for what is under way is one for what was sent before it, of the same file, which is kept
+/// at its end.
 #[test]
 fn what_is_under_way_is_waited_for() {
     let (kept, long) = (Kept::default(), Duration::from_secs(30));
