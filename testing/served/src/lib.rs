@@ -98,8 +98,16 @@ impl Setup {
     /// # Panics
     /// If it cannot listen, or its book cannot be written.
     pub fn after(volume: Arc<dyn Served>, before: Before) -> Self {
+        Self::after_by(volume, before, Way::Unix)
+    }
+
+    /// The same, by another way.
+    ///
+    /// # Panics
+    /// As [`Setup::after`].
+    pub fn after_by(volume: Arc<dyn Served>, before: Before, way: Way) -> Self {
         let server = Server::after(volume, Execution::default(), before).expect("a book");
-        Self::listening(server, Way::Unix, "")
+        Self::listening(server, way, "")
     }
 
     fn executing(volume: Arc<dyn Served>, way: Way, (line, execution): (&str, Execution)) -> Self {

@@ -1,6 +1,6 @@
 //! A volume whose server dies, and the session of a mount that comes back to another one.
 
-use crate::Setup;
+use crate::{Setup, Way};
 use siftfs_base::{Error, InodeNr, Result, SystemClock};
 use siftfs_calls::ToServer;
 use siftfs_crash::media_of;
@@ -138,9 +138,14 @@ pub fn open(device: &Arc<FaultDevice>, image: &Image, books: &Path) -> Result<Lo
 
 /// Serves a volume that is opened.
 pub fn serve(volume: &LocalVolume) -> Setup {
+    serve_by(volume, Way::Unix)
+}
+
+/// The same, by another way.
+pub fn serve_by(volume: &LocalVolume, way: Way) -> Setup {
     let served = volume.served("volume");
     let before = Before { secret: None, ..served.before() };
-    Setup::after(served, before)
+    Setup::after_by(served, before, way)
 }
 
 /// What a server that dies here has written of its clients is what one after it finds in `books`.

@@ -19,6 +19,8 @@ mod refused;
 mod reports;
 #[path = "device/sections.rs"]
 mod sections;
+#[path = "device/served.rs"]
+mod served;
 #[path = "device/stopped.rs"]
 mod stopped;
 #[path = "device/storage.rs"]

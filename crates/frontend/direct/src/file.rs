@@ -29,6 +29,8 @@ pub(crate) enum Again {
     Refused(u64),
     /// As `Way`, of a write that the queue has, and sees to.
     Kept(u64),
+    /// The grant is lost, as the host says, and what was written under it may be.
+    Lost(u64),
     /// The lease has ended.
     Lease(LeaseId),
     /// It fails by any way.
@@ -149,8 +151,8 @@ impl DirectFile {
     /// `EIO` if something that was written may be lost, once; what the storage reports.
     pub fn sync_data(&self) -> Result<()> {
         self.opened.syncs();
-        self.try_ways(|state| self.sync_once(state))?;
-        self.tell_doubt()
+        let synced = self.try_ways(|state| self.sync_once(state));
+        self.told(synced)
     }
 
     /// fsync(2): as [`DirectFile::sync_data`], and the file's times and name are durable.
@@ -159,8 +161,8 @@ impl DirectFile {
     /// As [`DirectFile::sync_data`].
     pub fn sync_all(&self) -> Result<()> {
         self.opened.syncs();
-        self.try_ways(|state| self.sync_by_host(state, false))?;
-        self.tell_doubt()
+        let synced = self.try_ways(|state| self.sync_by_host(state, false));
+        self.told(synced)
     }
 
     /// Sets the size; what is beyond the old end reads as zeros. Not durable before a sync.
@@ -188,9 +190,10 @@ impl DirectFile {
         self.opened.make_room(&(offset..end));
     }
 
-    fn tell_doubt(&self) -> Result<()> {
+    /// What a sync says: that something may be lost goes before what else came of it.
+    fn told(&self, synced: Result<()>) -> Result<()> {
         if !self.opened.take_doubt() {
-            return Ok(());
+            return synced;
         }
         // The host has found the same, and would tell it by its next fsync.
         let _ = self.sync_host(true, true);
@@ -219,6 +222,7 @@ impl DirectFile {
     pub(crate) fn another_way(&self, again: Again) -> Result<()> {
         match again {
             Again::Way(life) | Again::Kept(life) => drop(self.opened.lost_way(life)),
+            Again::Lost(life) => self.opened.lost_grant(life),
             Again::Refused(life) => self.opened.give_way_up(life),
             Again::Lease(lease) => self.opened.lost_lease(lease),
             Again::Failed(error) => return Err(error),
@@ -398,7 +402,7 @@ impl DirectFile {
 
     fn sync_once(&self, state: &State) -> std::result::Result<(), Again> {
         let opened = &self.opened;
-        if state.way.as_ref().is_some_and(|way| way.fresh().owes()) {
+        if opened.owes() || state.way.as_ref().is_some_and(|way| way.fresh().owes()) {
             return self.sync_by_host(state, true);
         }
         if let Some(way) = &state.way
@@ -424,10 +428,12 @@ impl DirectFile {
         let owes = telling.as_ref().is_some_and(|(fresh, _)| fresh.owes());
         let queue = state.way.as_ref().map(Way::queue);
         let covered = queue.map(Queue::covers);
-        let unflushed = owes || queue.is_some_and(|queue| !queue.is_flushed());
+        let volatile = owes || queue.is_some_and(|queue| !queue.is_flushed());
+        let untold = self.opened.owes();
         self.opened.given.store(false, Ordering::Release);
-        match self.sync_host(datasync, unflushed) {
+        match self.sync_host(datasync, volatile || untold) {
             Ok(()) => {
+                self.opened.settled();
                 if let (Some(queue), Some(covered)) = (queue, &covered) {
                     queue.covered(covered);
                 }
@@ -438,9 +444,13 @@ impl DirectFile {
             }
             Err(error) => {
                 self.opened.given.store(true, Ordering::Release);
-                // What was written may be lost with the grant, and is given to the host then.
-                let lost = unflushed && error.errno() == libc::EIO;
-                Err(if lost { Again::Way(state.life) } else { Again::Failed(error) })
+                // What was written may be lost with the grant, and is given to the host then. What
+                // an earlier grant told the host is not there to be given.
+                let lost = error.errno() == libc::EIO;
+                if lost && untold {
+                    self.opened.is_lost();
+                }
+                Err(if lost && volatile { Again::Lost(state.life) } else { Again::Failed(error) })
             }
         }
     }

@@ -49,6 +49,9 @@ pub(crate) struct Opened {
     pub given: AtomicBool,
     /// What was written to the target may be lost, which was not told.
     in_doubt: AtomicBool,
+    /// Something was written for the first time under a grant that has ended since, and the host is
+    /// not known to have made what the target tells it of that durable.
+    untold: AtomicBool,
     appends: Mutex<Appends>,
     /// The first block of the file that calls have found not granted since more was asked for.
     missed: AtomicU64,
@@ -92,7 +95,7 @@ pub(crate) struct State {
 
 impl Opened {
     pub fn new(shared: Arc<Shared>, handle: Handle, (to, order): (Use, RequestOrder)) -> Arc<Self> {
-        let (state, used, beside, given, in_doubt, appends) = Default::default();
+        let (state, used, beside, given, in_doubt, untold, appends) = Default::default();
         let (missed, ahead, asked_ahead) =
             (AtomicU64::new(u64::MAX), Mutex::default(), Condvar::new());
         let size = match to {
@@ -111,6 +114,7 @@ impl Opened {
             beside,
             given,
             in_doubt,
+            untold,
             appends,
             missed,
             ahead,
@@ -180,6 +184,16 @@ impl Opened {
     /// May something be lost that was not told? It is from here on.
     pub fn take_doubt(&self) -> bool {
         self.in_doubt.swap(false, Ordering::AcqRel)
+    }
+
+    /// Has the host to say that it has made durable what a grant that has ended told it?
+    pub fn owes(&self) -> bool {
+        self.untold.load(Ordering::Acquire)
+    }
+
+    /// The host has said that, or that it is lost.
+    pub fn settled(&self) {
+        self.untold.store(false, Ordering::Release);
     }
 
     fn ask(self: &Arc<Self>) {
@@ -263,10 +277,21 @@ impl Opened {
         let direct = self.shared.call(asks).and_then(Reply::direct);
         match direct.as_ref().err().map(Error::errno) {
             Some(libc::ESTALE) => self.end_lease(state),
-            Some(libc::EIO) => self.repeat_way(state),
-            _ => {}
+            Some(libc::EIO) => {
+                self.repeat_way(state);
+                self.is_lost();
+            }
+            Some(_) => {}
+            None => self.settled(),
         }
         direct
+    }
+
+    /// What a grant that has ended told the host is lost, if anything is.
+    pub fn is_lost(&self) {
+        if self.untold.swap(false, Ordering::AcqRel) {
+            self.in_doubt.store(true, Ordering::Release);
+        }
     }
 
     /// A lease, and what is granted with it. What keeps the host from granting is asked for.
@@ -297,6 +322,16 @@ impl Opened {
         }
         // Otherwise another thread found it first.
         state.outcomes.get(&life).cloned().unwrap_or_else(|| Err(errno(libc::EIO)))
+    }
+
+    /// The grant of this `life` is lost, as the host says, and what was written under it may be.
+    /// The caller holds nothing.
+    pub fn lost_grant(&self, life: u64) {
+        let mut state = self.write();
+        if state.life == life {
+            self.repeat_way(&mut state);
+            state.wait();
+        }
     }
 
     /// The way of this `life` is of no use, though its queue lives. The caller holds nothing.
@@ -487,10 +522,9 @@ impl Opened {
     /// What may be lost is given to the host. The lease says that nobody else has written
     /// meanwhile: without it, what is lost is in doubt.
     fn repeat(&self, lease: Option<LeaseId>, lost: Lost) -> Result<()> {
-        let Lost { writes, in_doubt, done, mut undone } = lost;
-        if in_doubt {
-            self.in_doubt.store(true, Ordering::Release);
-        }
+        let Lost { writes, in_doubt, untold, done, mut undone } = lost;
+        self.in_doubt.fetch_or(in_doubt, Ordering::AcqRel);
+        self.untold.fetch_or(untold, Ordering::AcqRel);
         for (offset, bytes) in writes {
             let again = lease.ok_or_else(|| errno(libc::EIO)).and_then(|lease| {
                 let data = bytes.into();
@@ -543,9 +577,26 @@ impl Opened {
         self.tell(state);
         let lease = state.lease;
         self.end_lease(state);
+        self.ask_untold();
         if let Some(lease) = lease {
             // Where this fails, the host has ended it.
             let _ = self.shared.call(Request::LeaseReturn { lease });
+        }
+    }
+
+    /// Has the host say what became of what a grant that has ended told it.
+    fn ask_untold(&self) {
+        if !self.owes() {
+            return;
+        }
+        let file = self.handle.into();
+        match self.shared.call(Request::Fsync { file, datasync: true }) {
+            // A lease that has ended in order has had all of it journaled.
+            Ok(_) | Err(Error::Posix(libc::ESTALE)) => self.settled(),
+            Err(error) => {
+                tracing::debug!(%error, "nobody says that what was written is there");
+                self.is_lost();
+            }
         }
     }
 

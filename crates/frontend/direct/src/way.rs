@@ -35,6 +35,9 @@ pub(crate) struct Lost {
     pub writes: Vec<(u64, Vec<u8>)>,
     /// Something else may be lost, too, which is not there any more.
     pub in_doubt: bool,
+    /// Something else was written for the first time, and is durable at the target. It is lost if
+    /// the host dies before it has made what the target tells it durable.
+    pub untold: bool,
     /// What came of other writes that were not answered.
     pub done: Result<()>,
     /// Nothing of these was carried out, or answered: their callers may do them again.
@@ -64,10 +67,12 @@ impl Way {
             Next::Life(queue, done) => {
                 After::Way(Box::new(Self { granted, queue: *queue, fresh }), done)
             }
-            // Its end has made everything durable that was answered, and told the host.
+            // Its end has made everything durable that was answered, and tells the host, if that
+            // lives.
             Next::Ended(kept, done) => {
                 let writes = placed(&granted.runs, kept);
-                After::Lost(Lost { writes, in_doubt: false, done, undone: true })
+                let untold = fresh.lacks(&writes);
+                After::Lost(Lost { writes, in_doubt: false, untold, done, undone: true })
             }
             Next::Lost(kept, done) => After::Lost(lost(&granted.runs, kept, &fresh, done)),
         }
@@ -75,7 +80,8 @@ impl Way {
 
     /// Makes durable what was written, and gives the way up. No call is under way.
     pub fn settle(self) -> Lost {
-        let none = Lost { writes: Vec::new(), in_doubt: false, done: Ok(()), undone: false };
+        let (in_doubt, undone, untold) = (false, false, self.fresh.owes());
+        let none = Lost { writes: Vec::new(), in_doubt, untold, done: Ok(()), undone };
         if !self.queue.has_unanswered() && (self.queue.is_flushed() || self.queue.flush().is_ok()) {
             return none;
         }
@@ -149,7 +155,7 @@ fn placed(runs: &[DirectRun], kept: Vec<Kept>) -> Vec<(u64, Vec<u8>)> {
 fn lost(runs: &[DirectRun], kept: Vec<Kept>, fresh: &Fresh, done: Result<()>) -> Lost {
     let writes = placed(runs, kept);
     let in_doubt = fresh.lacks(&writes);
-    Lost { writes, in_doubt, done, undone: false }
+    Lost { writes, in_doubt, untold: false, done, undone: false }
 }
 
 fn pieces(runs: &[DirectRun], range: Range<u64>) -> Vec<Piece> {

@@ -75,19 +75,21 @@ impl Log {
     fn give_back(&mut self, means: &Means, held: Held) {
         self.back.forget(held);
         let Some(leased) = self.of(held) else { return };
-        let Leased { lease, handle, ino, process, credentials, direct, .. } = leased;
+        let Leased { lease, handle, ino, process, credentials, direct, .. } = &*leased;
         let (cred, direct) = (credentials.clone(), u64::from(*direct));
         means.told.lock().all.remove(lease);
         // What other kernels are told of it, nobody waits for here: those that want the file do.
         let (returned, _owed) =
             means.service.call_owing(&cred, Request::LeaseReturn { lease: *lease });
-        if let Err(error) = returned {
-            tracing::warn!(ino = *ino, %error, "a lease was over before it was given back");
-        }
         let _ = means.call(&cred, Request::Release { handle: *handle });
         means.redeems.returned(*ino, *process);
         means.counters.leases.fetch_sub(1, Relaxed);
         means.counters.direct.fetch_sub(direct, Relaxed);
+        if let Err(error) = returned {
+            tracing::warn!(ino = *ino, %error, "a lease was over before it was given back");
+            // One that the Runtime has ended by itself was ended in order.
+            leased.in_doubt = leased.direct && error.errno() != libc::ESTALE;
+        }
     }
 
     /// Has the back end take something in; answers of which files it could not be written, and

@@ -55,6 +55,10 @@ pub(crate) struct Leased {
     /// Blocks of it were granted, so that it may be written at the target: the file log never
     /// counts for it.
     pub direct: bool,
+    /// The lease was lost, and not given back: what its holder has written at the target for the
+    /// first time, and nobody has heard of, may be lost. Told by the next fsync alone, which only a
+    /// holder asks for that has written so.
+    pub in_doubt: bool,
     /// The mtime that its holder said when that was looked at last.
     pub said: i64,
 }

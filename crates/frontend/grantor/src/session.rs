@@ -155,6 +155,7 @@ impl Session {
                 logged: false,
                 written: false,
                 direct: false,
+                in_doubt: false,
                 said: nanoseconds(mtime),
             })?;
             self.names().all.insert(lease, Name { held, mtime, kept: used, term });
@@ -204,6 +205,9 @@ impl Session {
         log.ingest(&self.means)?;
         if let Some(errno) = log.of(held).and_then(|leased| leased.error.take()) {
             return Ok(Answer::Failed(errno));
+        }
+        if log.of(held).is_some_and(|leased| std::mem::take(&mut leased.in_doubt)) {
+            return Ok(Answer::Failed(libc::EIO));
         }
         if let Err(answer) = Self::lasting(&mut log, held) {
             return Ok(answer);

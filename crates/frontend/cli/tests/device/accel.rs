@@ -152,8 +152,8 @@ impl Program {
 }
 
 /// Requests of programs that the target has had, in places of their queues.
-pub fn at_target(town: &Town) -> u64 {
-    let now = status(&town.setup);
+pub fn at_target(setup: &Setup) -> u64 {
+    let now = status(setup);
     now["runtime"]["service"]["device"]["programs"]["requests"].as_u64().unwrap()
 }
 
@@ -171,7 +171,7 @@ fn a_program_that_is_not_changed() {
     };
     assert_eq!(program.tell("datasync"), "0");
     let before = requests(&town);
-    let (records, had) = (town.told("records"), at_target(&town));
+    let (records, had) = (town.told("records"), at_target(&town.setup));
     let mut model = vec![1; FILE];
     for turn in 0..50_usize {
         let (at, len, byte) = (turn * 20_011 % (FILE - 70_000), 1 + turn * 1361, turn as u8 + 2);
@@ -182,7 +182,7 @@ fn a_program_that_is_not_changed() {
     }
     assert_eq!(requests(&town), before, "the kernel was asked");
     assert_eq!((town.told("direct"), town.told("records")), (1, records));
-    assert!(at_target(&town) >= had + 100, "{} requests", at_target(&town) - had);
+    assert!(at_target(&town.setup) >= had + 100, "{} requests", at_target(&town.setup) - had);
     let text = siftfs(&["status", town.setup.dir()]).ok().out;
     assert!(text.contains("1 files leased (1 of them at the target)"), "{text}");
     // Size and times, without a recall.
@@ -263,7 +263,7 @@ fn appends() {
     let mut program = town.program();
     assert_eq!(program.tell("appending"), "0");
     program.until_direct(&town, "datasync");
-    let had = at_target(&town);
+    let had = at_target(&town.setup);
     let mut model = vec![1; FILE];
     for turn in 0..40_usize {
         let (len, byte) = (1 + turn * 3001, turn as u8 + 2);
@@ -274,7 +274,7 @@ fn appends() {
             assert_eq!(program.tell("datasync"), "0");
         }
     }
-    assert!(at_target(&town) >= had + 30, "{} requests", at_target(&town) - had);
+    assert!(at_target(&town.setup) >= had + 30, "{} requests", at_target(&town.setup) - had);
     assert_eq!(town.told("direct"), 1);
     assert_eq!(program.tell("threads"), "4");
     assert_eq!(town.told("direct"), 1, "nothing was recalled");
@@ -431,11 +431,11 @@ fn a_database() {
             }
         }
         work += "PRAGMA integrity_check; SELECT count(*), sum(length(x)) FROM t;";
-        let had = at_target(&town);
+        let had = at_target(&town.setup);
         let out = direct(Path::new("sqlite3")).arg(&path).arg(&work).output().unwrap();
         let out = Ran::from(out).ok().out;
         assert!(out.starts_with(&format!("{journal}\nok\n200|")), "{out}");
-        assert!(at_target(&town) > had, "{journal}: nothing was written at the target");
+        assert!(at_target(&town.setup) > had, "{journal}: nothing was written at the target");
         let check = "PRAGMA integrity_check; SELECT count(*), sum(length(x)) FROM t;";
         let plain = run("sqlite3", &[path.to_str().unwrap(), check]).ok().out;
         assert_eq!(out[journal.len() + 1..], plain);

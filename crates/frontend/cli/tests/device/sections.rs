@@ -45,7 +45,7 @@ fn a_section_is_one_request_at_the_target() {
     let town = Town::with_lane("8M");
     let mut program = ready(&town);
     ok(&mut program, &[("second", "0"), ("read2 0 10", "10 of 1")]);
-    let (before, had) = (requests(&town), at_target(&town));
+    let (before, had) = (requests(&town), at_target(&town.setup));
     let mut model = vec![1; FILE];
     for turn in 0..40_u8 {
         let at = usize::from(turn) * 20_000;
@@ -74,7 +74,7 @@ fn a_section_is_one_request_at_the_target() {
     assert_eq!(after[3], before[3] + 40, "commits without a section, and nothing else");
     assert_eq!(town.told("direct"), 1);
     // Of each turn: five reads at most, one of which may be two; and 30 commits.
-    let made = at_target(&town) - had;
+    let made = at_target(&town.setup) - had;
     assert!((40 * 4 + 30..40 * 7 + 30).contains(&made), "{made} requests at the target");
     assert!(seen(&town) == model, "by the mount");
     program.end();
@@ -336,14 +336,14 @@ fn a_transaction_is_one_section_of_the_lane() {
         (0..10).for_each(|_| update(&mut sqlite, 0));
         requests(&town) == before && town.told("direct") == 1
     });
-    let (before, had) = (requests(&town), at_target(&town));
+    let (before, had) = (requests(&town), at_target(&town.setup));
     let records = town.told("records");
     for id in 0..200 {
         update(&mut sqlite, id);
     }
     assert_eq!(requests(&town), before, "the mount had requests");
     assert_eq!((town.told("direct"), town.told("records")), (1, records));
-    let made = at_target(&town) - had;
+    let made = at_target(&town.setup) - had;
     println!("200 transactions: {made} requests at the target, none of them at the mount");
     assert!(made >= 200, "{made} requests at the target");
     assert_eq!(sqlite.tell("PRAGMA integrity_check"), "ok");

@@ -21,8 +21,17 @@ impl Server {
     /// # Errors
     /// What the server says.
     pub fn try_start(volume: &str) -> Result<Self, Ran> {
-        let address = address_of(volume);
-        let log = format!("{volume}.served.log");
+        Self::try_at(volume, &address_of(volume))
+    }
+
+    /// Serves `volume`, which may be one that a target has, at this unix socket.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn try_at(volume: &str, address: &str) -> Result<Self, Ran> {
+        let log =
+            format!("{}.served.log", address.trim_start_matches("unix:").trim_end_matches(".sock"));
+        let address = address.to_owned();
         let mut child = Command::new(SIFTFS)
             .args(["serve", volume, "--listen", &address, "--log-file", &log, "--json"])
             .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! The connections by which programs of a mount have private logs on a volume that another process
 //! serves, one per program, and what has crossed them.
 
-use siftfs_base::{Result, errno};
+use siftfs_base::Result;
 use siftfs_proto::{Completion, Credentials, FileService, Owed, Reply, Request};
 use siftfs_remote::{Crossed, Lender};
 use siftfs_status::Placement;
@@ -75,11 +75,6 @@ impl Drop for Counted {
 
 impl FileService for Counted {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        // What this mount repeats after a lost connection would come over newer bytes, if programs
-        // wrote them at the target.
-        if let Request::LeaseDirect { .. } = req {
-            return Err(errno(libc::EOPNOTSUPP));
-        }
         self.client.call(cred, req)
     }
 

@@ -51,6 +51,8 @@ impl Shared {
             }
             sent += 1;
             self.forgets(&req);
+            let file = changes_file(&req).and_then(|file| self.opens.ino(file));
+            let _under_way = file.map(|file| self.kept.begins(file));
             let ((result, noted), owed) = self.call_once(&using, cred, &req, change)?;
             match result {
                 Err(Error::Link(_)) if using.client.lost().is_some() => {
@@ -385,6 +387,14 @@ fn file_of(req: &Request) -> Option<Target> {
         | Request::SetXattr { file, .. }
         | Request::RemoveXattr { file, .. } => Some(*file),
         _ => None,
+    }
+}
+
+/// The file of which a request changes bytes or attributes, if it is one that is kept.
+fn changes_file(req: &Request) -> Option<Target> {
+    match req {
+        Request::Open { ino, truncate: true, .. } => Some(Target::Inode(*ino)),
+        req => file_of(req),
     }
 }
 

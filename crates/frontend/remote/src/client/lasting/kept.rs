@@ -5,6 +5,7 @@ use siftfs_calls::{Done, Proven, data_of};
 use siftfs_proto::{Attr, Credentials, FileKind, Reply, Request, SetAttr, SetTime, Target};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of data in changes that are kept.
 const MOST_BYTES: u64 = 64 << 20;
@@ -51,6 +52,11 @@ struct State {
     bytes: u64,
     /// Of the newest server: what it said to be durable.
     durable: (u64, u64),
+    /// The files of changes that were sent and that are not kept yet, in the order in which they
+    /// were sent.
+    under_way: BTreeMap<u64, InodeNr>,
+    /// How many there have been.
+    sent: u64,
 }
 
 /// All that a client keeps.
@@ -58,6 +64,22 @@ struct State {
 pub(super) struct Kept {
     state: Mutex<State>,
     less: Condvar,
+    /// A change is not under way any more.
+    ended: Condvar,
+}
+
+/// A change of a file that is under way: from before it is sent until it is kept, or has failed,
+/// which is when this is dropped.
+pub(super) struct UnderWay<'a> {
+    kept: &'a Kept,
+    number: u64,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.kept.lock().under_way.remove(&self.number);
+        self.kept.ended.notify_all();
+    }
 }
 
 impl State {
@@ -91,7 +113,7 @@ impl Kept {
     }
 
     /// Waits a moment for room.
-    pub fn wait_for_room(&self, moment: std::time::Duration) {
+    pub fn wait_for_room(&self, moment: Duration) {
         let state = self.lock();
         if state.is_full() {
             drop(self.less.wait_timeout(state, moment));
@@ -99,7 +121,7 @@ impl Kept {
     }
 
     /// Waits a moment for fewer changes.
-    pub fn wait_for_less(&self, moment: std::time::Duration) {
+    pub fn wait_for_less(&self, moment: Duration) {
         let state = self.lock();
         if state.len() > 0 {
             drop(self.less.wait_timeout(state, moment));
@@ -205,6 +227,31 @@ impl Kept {
         others.into_iter().map(|(_, _, at)| at).collect()
     }
 
+    /// A change of this file's bytes or attributes is about to be sent.
+    pub fn begins(&self, file: InodeNr) -> UnderWay<'_> {
+        let mut state = self.lock();
+        let number = state.sent;
+        state.sent += 1;
+        state.under_way.insert(number, file);
+        UnderWay { kept: self, number }
+    }
+
+    /// Waits until the changes of this file that are under way now are kept, or have failed. False
+    /// if that takes longer than `most`.
+    pub fn have_ended(&self, file: InodeNr, most: Duration) -> bool {
+        let mut state = self.lock();
+        let (sent, until) = (state.sent, Instant::now() + most);
+        while state.under_way.range(..sent).any(|(_, other)| *other == file) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.ended.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
     /// Is there any of this file?
     pub fn has_of(&self, file: InodeNr) -> bool {
         self.lock().changes.values().any(|change| change.file == Some(file))
@@ -212,7 +259,7 @@ impl Kept {
 
     /// Is there any of a file's bytes or attributes that was answered before `next` was next? Waits
     /// a moment for an end of that.
-    pub fn waits_for_files(&self, next: u64, moment: std::time::Duration) -> bool {
+    pub fn waits_for_files(&self, next: u64, moment: Duration) -> bool {
         let is_there =
             |state: &State| state.changes.range(..next).any(|(_, change)| change.file.is_some());
         let state = self.lock();

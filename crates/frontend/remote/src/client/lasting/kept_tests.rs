@@ -147,3 +147,31 @@ fn what_nobody_can_repeat_is_noted() {
     }
     assert!(kept.is_full(), "then a change waits");
 }
+
+/// A wait for what is under way is one for what was sent before it, of the same file, which is kept
+/// at its end.
+#[test]
+fn what_is_under_way_is_waited_for() {
+    let (kept, long) = (Kept::default(), Duration::from_secs(30));
+    assert!(kept.have_ended(5, Duration::ZERO), "nothing is under way");
+    let sent = kept.begins(5);
+    assert!(kept.have_ended(6, Duration::ZERO), "another file");
+    assert!(!kept.have_ended(5, Duration::from_millis(20)), "its answer has not come");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| kept.have_ended(5, long).then(|| kept.has_of(5)));
+        std::thread::sleep(Duration::from_millis(20));
+        kept.add(change(Some(5), (1, 1), 10));
+        drop(sent);
+        assert_eq!(waits.join().expect("no panic"), Some(true));
+    });
+    // What is sent meanwhile is not waited for.
+    let first = kept.begins(5);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| kept.have_ended(5, long));
+        std::thread::sleep(Duration::from_millis(20));
+        let _later = kept.begins(5);
+        drop(first);
+        assert!(waits.join().expect("no panic"));
+    });
+    assert!(kept.lock().under_way.is_empty());
+}

@@ -20,6 +20,18 @@ use std::time::{Duration, Instant};
 const BOTH: Duration = Duration::from_secs(1);
 /// How long a mount that comes back waits for what lies in rings.
 const RINGS: Duration = Duration::from_secs(2);
+/// How long a grant waits for changes of its file that the mount was about to note.
+const ANSWERS: Duration = Duration::from_secs(1);
+
+/// A lease of the session.
+#[derive(Clone, Copy)]
+struct Leased {
+    ino: InodeNr,
+    /// Its program was told of blocks that it writes at the target.
+    granted: bool,
+    /// The loss of what the server had not heard of such writes was told.
+    told: bool,
+}
 
 /// A write that a program has published, and no server has taken in.
 #[derive(Clone)]
@@ -38,7 +50,7 @@ struct State {
     next: u64,
     /// What is open: the client's own number, the inode and the server's number.
     handles: HashMap<Handle, (InodeNr, Handle)>,
-    leases: HashMap<LeaseId, InodeNr>,
+    leases: HashMap<LeaseId, Leased>,
     generations: HashMap<InodeNr, u32>,
     /// How many connections there were before.
     connection: u64,
@@ -48,10 +60,23 @@ struct State {
 }
 
 impl State {
-    fn returned(&mut self, lease: LeaseId) {
-        if let Some(ino) = self.leases.remove(&lease) {
-            self.generations.remove(&ino);
+    fn returned(&mut self, lease: LeaseId) -> Option<Leased> {
+        let leased = self.leases.remove(&lease)?;
+        self.generations.remove(&leased.ino);
+        Some(leased)
+    }
+
+    /// The inode of what is open.
+    fn ino_of(&self, file: Target) -> Option<InodeNr> {
+        match file {
+            Target::Open(own) => self.handles.get(&own).map(|(ino, _)| *ino),
+            Target::Inode(_) => None,
         }
+    }
+
+    /// The inode of the file of a lease.
+    fn ino(&self, lease: LeaseId) -> Option<InodeNr> {
+        self.leases.get(&lease).map(|leased| leased.ino)
     }
 }
 
@@ -189,7 +214,7 @@ impl Lender {
             let woken = self.changed.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.leases.drain().map(|(_, ino)| ino).collect()
+        state.leases.drain().map(|(_, leased)| leased.ino).collect()
     }
 
     /// A request in the server's numbers, and the inode of the file that it is about.
@@ -208,7 +233,7 @@ impl Lender {
             return Ok((sent, Some(ino)));
         }
         let ino = match req {
-            Request::LeaseWrite { lease, .. } => state.leases.get(lease).copied(),
+            Request::LeaseWrite { lease, .. } => state.ino(*lease),
             _ => None,
         };
         Ok((sent, ino))
@@ -230,12 +255,13 @@ impl Lender {
                 *handle = own;
             }
             (Request::Lease { .. }, Reply::Leased { lease, .. }) => {
-                state.leases.extend(ino.map(|ino| (*lease, ino)));
+                let leased = |ino| Leased { ino, granted: false, told: false };
+                state.leases.extend(ino.map(|ino| (*lease, leased(ino))));
             }
             (Request::GetAttr { .. }, Reply::Attr(attr)) => {
                 state.generations.insert(attr.ino, attr.generation);
             }
-            (Request::LeaseReturn { lease }, _) => state.returned(lease),
+            (Request::LeaseReturn { lease }, _) => drop(state.returned(lease)),
             (Request::Release { handle }, _) => drop(state.handles.remove(&handle)),
             (Request::Fsync { .. }, _) => {
                 ino.iter().for_each(|ino| self.shared.kept.synced(*ino, next));
@@ -266,19 +292,15 @@ impl Lender {
 
     /// A call whose connection is lost, or was before.
     fn after_loss(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        let inode = |state: &State, file| match file {
-            Target::Open(own) => state.handles.get(&own).map(|(ino, _)| Target::Inode(*ino)),
-            Target::Inode(_) => None,
-        };
         // By the mount, which waits for the server.
         let by_mount = |file, ask: &dyn Fn(Target) -> Request| {
-            let ino = inode(&self.lock(), file).ok_or(errno(libc::EBADF))?;
-            self.shared.call(cred, ask(ino)).map(|(reply, _)| reply)
+            let ino = self.lock().ino_of(file).ok_or(errno(libc::EBADF))?;
+            self.shared.call(cred, ask(Target::Inode(ino))).map(|(reply, _)| reply)
         };
         match req {
             Request::LeaseWrite { lease, offset, data, durable: false, .. } if self.has_died() => {
                 let state = self.lock();
-                let ino = state.leases.get(&lease).copied().ok_or(errno(libc::ESTALE))?;
+                let ino = state.ino(lease).ok_or(errno(libc::ESTALE))?;
                 let generation = state.generations.get(&ino).copied();
                 let generation = generation.ok_or(errno(libc::ESTALE))?;
                 let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
@@ -291,25 +313,113 @@ impl Lender {
             }
             Request::LeaseLocate { .. } => Ok(Reply::Located { cold: 0 }),
             Request::LeaseReturn { lease } => {
-                self.lock().returned(lease);
+                let returned = self.lock().returned(lease);
                 self.changed.notify_all();
-                Ok(Reply::Done)
+                // The server may have died with what the target had told it, or had not.
+                let in_doubt = returned.is_some_and(|leased| leased.granted && !leased.told);
+                if in_doubt { Err(errno(libc::EIO)) } else { Ok(Reply::Done) }
             }
             Request::Release { handle } => {
                 self.lock().handles.remove(&handle);
                 Ok(Reply::Done)
             }
             Request::Forget { .. } | Request::EndSession => Ok(Reply::Done),
-            Request::Fsync { file, datasync } if self.has_died() => {
+            Request::Fsync { file, datasync } => {
+                self.may_sync(file)?;
                 by_mount(file, &|file| Request::Fsync { file, datasync })
             }
             Request::Read { file, offset, len } => {
                 by_mount(file, &|file| Request::Read { file, offset, len })
             }
             Request::LeaseKeep { .. } => Err(errno(libc::ESTALE)),
-            Request::LeaseWrite { .. } | Request::Fsync { .. } => Err(errno(libc::EIO)),
+            Request::LeaseWrite { .. } => Err(errno(libc::EIO)),
             _ => Err(errno(libc::EAGAIN)),
         }
+    }
+
+    /// May the mount make this file durable in the place of the session, which is lost? It does not
+    /// know what a program has written at the target for the first time, and what the server has
+    /// not heard of that is lost with it.
+    ///
+    /// # Errors
+    /// `ESTALE`: the lease has ended. `EIO`: something may be lost, which is said once of what was
+    /// written at the target.
+    fn may_sync(&self, file: Target) -> Result<()> {
+        {
+            let mut state = self.lock();
+            let ino = state.ino_of(file);
+            let mut leases = state.leases.values_mut();
+            let leased = leases.find(|leased| Some(leased.ino) == ino);
+            let leased = leased.ok_or(errno(libc::ESTALE))?;
+            if leased.granted {
+                let told = std::mem::replace(&mut leased.told, true);
+                return Err(errno(if told { libc::ESTALE } else { libc::EIO }));
+            }
+        }
+        if self.has_died() { Ok(()) } else { Err(errno(libc::EIO)) }
+    }
+
+    /// The program is about to be told of blocks of this file that are granted with a lease, which
+    /// it writes at the target from then on. What the mount keeps of the file is older than that,
+    /// and would come over it if it were repeated: so it is made durable first.
+    ///
+    /// # Errors
+    /// It is not durable: the program is not to be told.
+    fn about_to_grant(
+        &self,
+        client: &Client,
+        cred: &Credentials,
+        (lease, file, ino): (LeaseId, Target, InodeNr),
+    ) -> Result<()> {
+        // What was carried out before the grant, and whose answer is on its way, is kept later.
+        if !self.shared.kept.have_ended(ino, ANSWERS) {
+            return Err(errno(libc::EAGAIN));
+        }
+        if self.shared.kept.has_of(ino) {
+            let next = self.shared.kept.next();
+            let sync = Request::Fsync { file, datasync: false };
+            let ((synced, _), owed) = client.call_change(cred, (sync, Vec::new()), None);
+            owed.wait();
+            synced?;
+            self.shared.kept.synced(ino, next);
+        }
+        // It may have ended meanwhile: then the grant has, too.
+        if let Some(leased) = self.lock().leases.get_mut(&lease) {
+            leased.granted = true;
+        }
+        Ok(())
+    }
+
+    /// A call was answered by which blocks may be granted: the answer as the program gets it.
+    fn granting(
+        &self,
+        client: &Client,
+        cred: &Credentials,
+        (req, file, ino): (&Request, Option<Target>, Option<InodeNr>),
+        mut reply: Reply,
+    ) -> Result<Reply> {
+        let lease = match (req, &reply) {
+            (Request::Lease { .. }, Reply::Leased { lease, granted: Some(_), .. }) => *lease,
+            (Request::LeaseDirect { lease, .. }, Reply::Direct(_)) => *lease,
+            (Request::LeaseExtend { lease, .. }, Reply::Extended(runs)) if !runs.is_empty() => {
+                *lease
+            }
+            _ => return Ok(reply),
+        };
+        let (Some(file), Some(ino)) = (file, ino) else { return Err(errno(libc::EBADF)) };
+        let ready = self.about_to_grant(client, cred, (lease, file, ino));
+        if let Err(error) = ready {
+            tracing::debug!(ino, %error, "a program is not told of blocks that are granted");
+            if client.lost().is_some() {
+                self.lost();
+            }
+            // The lease has no need of them.
+            let Reply::Leased { granted, .. } = &mut reply else {
+                return Err(errno(libc::EAGAIN));
+            };
+            *granted = None;
+        }
+        Ok(reply)
     }
 
     /// Makes a new connection, if the one before was lost and the mount has come back.
@@ -359,7 +469,7 @@ impl Lender {
                 _ => return nothing(self.after_loss(cred, req)),
             }
         }
-        let (sent, ino) = match self.in_its_numbers(&req) {
+        let (mut sent, ino) = match self.in_its_numbers(&req) {
             Ok(sent) => sent,
             Err(error) => return nothing(Err(error)),
         };
@@ -368,6 +478,7 @@ impl Lender {
             self.make_room(&client);
         }
         let next = self.shared.kept.next();
+        let file = sent.names_mut().file.copied();
         let ((result, noted), owed) = client.call_change(cred, (sent, Vec::new()), None);
         match result {
             Err(Error::Link(_)) if client.lost().is_some() => {
@@ -375,8 +486,13 @@ impl Lender {
                 nothing(self.after_loss(cred, req))
             }
             Ok(mut reply) => {
+                let asked = grants(&req).then(|| req.clone());
                 self.note(&client, (cred, req, ino), (&mut reply, noted.done, next));
-                (Ok(reply), owed)
+                let told = match asked {
+                    Some(req) => self.granting(&client, cred, (&req, file, ino), reply),
+                    None => Ok(reply),
+                };
+                (told, owed)
             }
             Err(error) => (Err(error), owed),
         }
@@ -426,6 +542,16 @@ impl Shared {
             now = self.changed.wait_timeout(now, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// May blocks of a file be granted by this request?
+fn grants(req: &Request) -> bool {
+    matches!(
+        req,
+        Request::Lease { direct: Some(_), .. }
+            | Request::LeaseDirect { .. }
+            | Request::LeaseExtend { .. }
+    )
 }
 
 /// A write as a mount makes it.
