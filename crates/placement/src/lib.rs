@@ -25,20 +25,25 @@ pub use options::{
     RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
-pub use siftfs_device_stripe::{StripePlace, StripedDevice, parts_of, principal};
-pub use siftfs_device_target::TargetPlace;
+pub use siftfs_device_stripe::{
+    Standing, StripePlace, StripedDevice, is_at_target, parts_of, principal,
+};
+pub use siftfs_device_target::{TargetPlace, Waits};
 pub use siftfs_log::JournalData;
 pub use siftfs_registry::LogsPlace;
 pub use siftfs_runtime::{Compact, Group, Pools};
 pub use siftfs_service::{MIN_MEMORY, ReplayMode};
 pub use siftfs_transport::{Address, TransportOptions};
 pub use siftfs_volume::Media;
+pub use siftfs_wire::Access;
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::discard::Discarded;
 pub use volume::find::books_of_clients;
 pub use volume::media::{
     OpenedMedia, Places, open_media, open_media_for, open_media_for_host, open_media_for_service,
+    open_member,
 };
+pub use volume::members::{Reached, mkfs_member};
 
 pub use volume::mkfs::{mkfs, mkfs_on};

@@ -3,7 +3,7 @@
 use crate::device::replay::Replay;
 use crate::link::connect::Connector;
 use siftfs_device::BytePlace;
-use siftfs_device_target::TargetPlace;
+use siftfs_device_target::{TargetPlace, Waits};
 use siftfs_log::JournalData;
 use siftfs_runtime::{Compact, Group, Pools};
 use std::path::PathBuf;
@@ -37,6 +37,9 @@ pub struct MkfsOptions {
     /// Bytes of the record area, its header included; `None`: [`RECORD_AREA`] for a file that is
     /// made, else all of what is there.
     pub record_area: Option<u64>,
+    /// How the members of a striped volume are reached that are at targets, as
+    /// [`OpenOptions::members`].
+    pub members: Vec<TargetPlace>,
     /// Bytes of the redo lane, which a target makes atomic writes of programs durable in; `None`:
     /// the volume has none. Besides the log's size, or within that of a log elsewhere.
     pub redo_lane: Option<u64>,
@@ -97,6 +100,12 @@ pub struct OpenOptions {
     pub log: Option<PathBuf>,
     /// The process that has the storage; `None`: this one opens the volume's path by itself.
     pub target: Option<TargetPlace>,
+    /// How the members of a striped volume are reached that are at targets. One that is not among
+    /// them is reached with the usual options and without keys.
+    pub members: Vec<TargetPlace>,
+    /// Whether calls wait for a member's target that is lost. A volume that is open to be written
+    /// begins it; options that are copies of each other have it together.
+    pub waits: Waits,
     /// How this process replays, if it does the background work.
     pub replay: Replay,
     /// The process that does the background work; `None`: this one.
@@ -153,6 +162,8 @@ impl Default for OpenOptions {
             uring: true,
             log: None,
             target: None,
+            members: Vec::new(),
+            waits: Waits::default(),
             replay: Replay::default(),
             service: None,
             books: None,

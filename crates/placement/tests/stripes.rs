@@ -4,6 +4,10 @@
 #[allow(dead_code)] // each test program uses a part of it
 #[path = "support/calls.rs"]
 mod calls;
+#[path = "at_target/machine.rs"]
+mod machine;
+#[path = "at_target/members.rs"]
+mod members;
 #[path = "support/striped.rs"]
 mod striped;
 
@@ -133,7 +137,7 @@ fn reserved_bytes_and_what_is_behind_are_left() {
     v.close().unwrap();
     for (member, label) in set.members.iter().zip(labels) {
         let now = fs::read(member).unwrap();
-        assert!(now[..4096] == label && now[4096..1 << 20].iter().all(|byte| *byte == 0));
+        assert!(now[..4096] == label && now[12288..1 << 20].iter().all(|byte| *byte == 0));
     }
     assert!(fs::read(&set.members[1]).unwrap()[13 << 20..].iter().all(|byte| *byte == 0));
     let opened = open_media_for(&set.name(), &OpenOptions::default(), false).unwrap();

@@ -11,6 +11,8 @@ mod direct_kills;
 mod discards;
 #[path = "device/lies.rs"]
 mod lies;
+#[path = "device/members.rs"]
+mod members;
 #[path = "device/programs.rs"]
 mod programs;
 #[path = "device/refused.rs"]

@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod counts;
 mod lane;
+mod member;
 pub mod permissions;
 pub mod programs;
 pub mod replay;

@@ -2,21 +2,24 @@
 //! when it is gone. The same code is a device process and a mount that takes the Service's part
 //! itself.
 
-use crate::device::calls::{self, DeviceEnd, Refusals, SessionEnd};
+use crate::device::calls::{self, Answers, DeviceEnd, Refusals, SessionEnd};
 use crate::device::counts::Tally;
+use crate::device::member::{MemberSession, NO_VOLUME};
 use crate::device::programs::Tokens;
 use crate::device::replay::Replay;
 use crate::device::storage::{OpenStorage, StorageSession};
 use crate::device::workers::{WorkerOptions, Workers};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
+use siftfs_device_target::Waits;
 use siftfs_keys::Use;
 use siftfs_log::{HostState, show_uuid};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_transport::Received;
 use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{
-    BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService, Urgency,
+    Access, BlockProtocol, FromService, PROTOCOL_VERSION, StorageAnswer, StorageCall, ToService,
+    Urgency,
 };
 use std::env;
 use std::path::PathBuf;
@@ -60,6 +63,12 @@ pub struct ServerOptions {
     pub scratch: PathBuf,
     /// How programs are served.
     pub workers: WorkerOptions,
+    /// What `storage` opens is a member of a striped volume, and no volume: nothing but storage is
+    /// served.
+    pub member: bool,
+    /// Ended by [`Server::stop`]: calls on devices of other targets that were opened with this wait
+    /// no longer for one that is lost.
+    pub waits: Waits,
 }
 
 impl Default for ServerOptions {
@@ -67,8 +76,8 @@ impl Default for ServerOptions {
         let clock = Arc::new(SystemClock::default());
         let (replay, names, storage, programs) = Default::default();
         let (patience, scratch) = (Duration::from_secs(5), env::temp_dir());
-        let workers = WorkerOptions::default();
-        Self { patience, replay, clock, names, storage, programs, scratch, workers }
+        let (workers, member, waits) = Default::default();
+        Self { patience, replay, clock, names, storage, programs, scratch, workers, member, waits }
     }
 }
 
@@ -145,6 +154,7 @@ impl Server {
     /// Sessions end at the next boundary of a step; their hosts are told.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
+        self.options.waits.end();
         self.workers.stop();
     }
 
@@ -161,7 +171,12 @@ impl Server {
         }
         // From its first sign on, not from its Hello: it may want both roles first, to recover.
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let greeted = match self.await_hello(&mut end) {
+        let first = self.await_hello(&mut end);
+        if self.options.member {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            return self.serve_member(end, first);
+        }
+        let greeted = match first {
             Some(ToService::Inquire { version, volume }) => {
                 self.answer_inquiry(&end, version, &volume);
                 None
@@ -171,7 +186,9 @@ impl Server {
                 return self.attach(end, Some((id, call)));
             }
             Some(ToService::Storage { id, call }) => {
-                let opened = self.open_storage(call);
+                let opened = self.open_storage(call, |open, access| {
+                    StorageSession::open(open, access, &self.tokens)
+                });
                 self.waiting.fetch_sub(1, Ordering::AcqRel);
                 return self.serve_storage(end, id, opened);
             }
@@ -188,6 +205,17 @@ impl Server {
         held.service.handle(hello);
         let ended = self.serve(&mut held, &mut end);
         self.end(held, &end, ended);
+    }
+
+    /// Serves the process that puts the members of a striped volume together: storage alone.
+    fn serve_member(&self, end: DeviceEnd, first: Option<ToService>) {
+        match first {
+            Some(ToService::Storage { id, call: call @ StorageCall::Open { .. } }) => {
+                self.serve_storage(end, id, self.open_storage(call, MemberSession::open));
+            }
+            Some(_) => self.deny(&end, denied(NO_VOLUME.into())),
+            None => {}
+        }
     }
 
     /// Serves one program, which has a token or is turned away: by a door for those alone, that no
@@ -263,7 +291,11 @@ impl Server {
     }
 
     /// Opens the storage for a host that asks for it.
-    fn open_storage(&self, call: StorageCall) -> Result<(StorageSession, StorageAnswer)> {
+    fn open_storage<S>(
+        &self,
+        call: StorageCall,
+        session: impl FnOnce(&OpenStorage, Access) -> Result<(S, StorageAnswer)>,
+    ) -> Result<(S, StorageAnswer)> {
         let StorageCall::Open { version, volume, access } = call else {
             return Err(Error::Refused("its first call opens nothing".into()));
         };
@@ -276,7 +308,7 @@ impl Server {
             let what = format!("no volume '{volume}' is here: it is called {names}");
             return Err(Error::Refused(what));
         }
-        StorageSession::open(open, access, &self.tokens).map_err(|error| {
+        session(open, access).map_err(|error| {
             let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
             match error {
                 Error::Refused(why) if !hosts.is_empty() => Error::Refused(format!(
@@ -288,11 +320,11 @@ impl Server {
     }
 
     /// Serves a host whose storage is here, from its first call to its end.
-    fn serve_storage(
+    fn serve_storage<S: Answers>(
         &self,
         mut end: DeviceEnd,
         id: u64,
-        opened: Result<(StorageSession, StorageAnswer)>,
+        opened: Result<(S, StorageAnswer)>,
     ) {
         let peer = end.peer.clone();
         let (session, answer) = match opened {

@@ -9,6 +9,7 @@ use crate::mount::remount::{Remounter, Unmarked};
 use crate::mount::served::book_of;
 use crate::options::{OpenOptions, Progress, Threads};
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
+use crate::volume::members::Reached;
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
 use siftfs_device_target::{Target, TargetPlace};
@@ -45,6 +46,8 @@ pub struct LocalVolume {
     recovered: Option<Arc<Recovered>>,
     /// The process that has the storage, if that is another one.
     target: Option<Arc<Target>>,
+    /// The targets that have members of its stripes.
+    reached: Reached,
 }
 
 /// Opens sessions of a volume.
@@ -114,7 +117,7 @@ impl LocalVolume {
         let clock = Arc::new(FileClock::default());
         let called = call_ahead(opts)?;
         let (opened, writable) = read_only::open_to_serve(path, opts)?;
-        let (places, target) = (opened.places, opened.target);
+        let (places, target, reached) = (opened.places, opened.target, opened.reached);
         let writable = writable && !read_only::may_only_be_read(&opened.media, opts)?;
         let volume = Volume::read(opened.media, writable)?.at(target.clone());
         if let (Some(end), Some(place)) = (called, &opts.service) {
@@ -132,7 +135,10 @@ impl LocalVolume {
         }
         volume.media.devices().for_each(tell_storage);
         let local = Self::open_with(volume, writable, clock, opts, Threads::Real, progress)?;
-        Self { places, ..local }.outliving(target, opts)
+        if !opts.read_only {
+            opts.waits.begin();
+        }
+        Self { places, reached, ..local }.outliving(target, opts)
     }
 
     /// As [`LocalVolume::open_on`], of a volume whose storage `target` has: it is waited for when
@@ -222,12 +228,13 @@ impl LocalVolume {
             uuid,
             recovered,
             target: None,
+            reached: Reached::default(),
         })
     }
 
     /// Is it open by a path of this machine, and not through a target?
     pub fn has_path(&self) -> bool {
-        self.opts.target.is_none()
+        self.opts.target.is_none() && self.reached.is_empty()
     }
 
     /// The target that has its storage, if it is open through one.
@@ -382,11 +389,12 @@ impl LocalVolume {
     /// When something could not be made durable: the volume stays dirty, and the next mount or
     /// `siftfs recover` brings back everything that was.
     pub fn close(mut self) -> Result<()> {
-        let target = self.target.take();
+        let (target, reached) = (self.target.take(), self.reached.clone());
         let closed = self.close_volume();
         if let Some(target) = target {
             target.close();
         }
+        reached.close();
         closed
     }
 
@@ -428,6 +436,7 @@ impl LocalVolume {
         if let Some(target) = self.target.take() {
             target.close();
         }
+        self.reached.close();
         self.pair.runtime.fail(&Error::Latched("abandoned".into()));
         self.leave();
     }

@@ -1,20 +1,24 @@
 //! Opening the devices that a volume lies on, its log's and its record area's among them.
 
 use crate::options::OpenOptions;
+use crate::volume::members::{Reached, open_members};
 use crate::volume::record_area::{self, Access};
-use crate::volume::stripes::open_members;
 use crate::volume::{find, place};
 use siftfs_base::{Error, Result};
 use siftfs_device::{
     ByteDevice, BytePlace, Device, FileDevice, FileOptions, open_exclusive, open_for_service,
 };
-use siftfs_device_stripe::{StripePlace, StripedDevice, is_member, parts_of};
+use siftfs_device_stripe::{Standing, StripePlace, StripedDevice, is_member, parts_of};
 use siftfs_device_target::{Opened, Target, TargetPlace};
 use siftfs_log::{EpochKey, HostState};
 use siftfs_volume::{AreaSuper, HeaderView, Media};
 use siftfs_wire::Access as StorageAccess;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Why a member alone is no volume.
+const A_MEMBER: &str =
+    "it is a member of a striped volume: name all of them, stripe:MEMBER,MEMBER,...";
 
 /// A volume's devices, opened exclusively.
 pub struct OpenedMedia {
@@ -24,8 +28,10 @@ pub struct OpenedMedia {
     pub places: Places,
     /// The target that has them, if it is not this process.
     pub target: Option<Arc<Target>>,
-    /// The members of the area, where it is striped over several devices of this process.
+    /// The members of the area, where it is striped over several devices.
     pub stripes: Option<Arc<StripedDevice>>,
+    /// The targets that have members.
+    pub reached: Reached,
 }
 
 /// The devices of blocks, where the log is, and the members of the area.
@@ -33,6 +39,7 @@ struct Blocks {
     media: Media,
     log: Option<PathBuf>,
     stripes: Option<Arc<StripedDevice>>,
+    reached: Reached,
 }
 
 /// Where the parts of a volume are that have a file or device of their own.
@@ -94,10 +101,10 @@ pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<Opene
 }
 
 fn opened(blocks: Blocks, bytes: Option<Arc<ByteDevice>>) -> OpenedMedia {
-    let Blocks { media, log, stripes } = blocks;
+    let Blocks { media, log, stripes, reached } = blocks;
     let record_area = bytes.as_ref().map(|device| device.place().clone());
     let media = media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device }));
-    OpenedMedia { media, places: Places { log, record_area }, target: None, stripes }
+    OpenedMedia { media, places: Places { log, record_area }, target: None, stripes, reached }
 }
 
 /// The devices as a target has them, its volume's log and record area among them.
@@ -108,7 +115,11 @@ fn open_target(place: &TargetPlace, opts: &OpenOptions, rw: bool) -> Result<Open
     }
     let target = Target::open(place.clone(), rw)?;
     let media = media_of(target.devices());
-    Ok(OpenedMedia { media, places: Places::default(), target: Some(target), stripes: None })
+    if is_member(&*media.area)? {
+        return Err(Error::Refused(A_MEMBER.into()));
+    }
+    let (places, stripes, reached) = Default::default();
+    Ok(OpenedMedia { media, places, target: Some(target), stripes, reached })
 }
 
 pub(crate) fn media_of(opened: Opened) -> Media {
@@ -144,7 +155,9 @@ fn still_ours(view: &HeaderView, key: EpochKey) -> Result<()> {
     Err(Error::Refused(what.into()))
 }
 
-/// Opens a volume's devices for a host that has no other way to them than this process.
+/// Opens a volume's devices for a host that has no other way to them than this process, or without
+/// any role for its Service. Members at targets that are lost are waited for from then on, until
+/// [`OpenOptions::waits`] ends.
 ///
 /// # Errors
 /// As [`open_media`].
@@ -160,15 +173,40 @@ pub fn open_media_for_host(
     }
 }
 
+/// Opens a member of a striped volume, label included, for the process that puts the members
+/// together.
+///
+/// # Errors
+/// Refused if it cannot be had so; `None` for what is no member.
+pub fn open_member(
+    path: &Path,
+    opts: &OpenOptions,
+    access: StorageAccess,
+) -> Result<Option<(Media, Standing)>> {
+    let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
+    let device = open_file(path, options, access)?;
+    let standing = Standing::of(&device)?;
+    Ok(standing.map(|standing| (Media::from(Arc::new(device) as Arc<dyn Device>), standing)))
+}
+
+/// Opens a file or block device of this machine.
+fn open_file(path: &Path, options: FileOptions, access: StorageAccess) -> Result<FileDevice> {
+    match access {
+        StorageAccess::Alone => open_exclusive(path, true, options),
+        StorageAccess::ReadOnly => open_exclusive(path, false, options),
+        StorageAccess::Shared => open_for_service(path, options),
+    }
+}
+
 /// The devices of blocks, exclusively, and where the log is.
 fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Blocks> {
     if let Some(log) = &opts.log {
-        place::refuse_stripes(log)?;
+        place::refuse_log(log)?;
         if parts_of(path).iter().any(|part| place::same_storage(part, log)) {
             return Err(Error::Refused("the log given is the volume itself".into()));
         }
     }
-    with_log(path, opts, |path, options| open_exclusive(path, rw, options))
+    with_log(path, opts, if rw { StorageAccess::Alone } else { StorageAccess::ReadOnly })
 }
 
 /// Opens a volume's devices for a process that serves a host elsewhere, without any role.
@@ -176,27 +214,25 @@ fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Blocks> {
 /// # Errors
 /// As [`open_media`], other SiftFS processes excepted.
 pub fn open_media_for_service(path: &Path, opts: &OpenOptions) -> Result<Media> {
-    let media = with_log(path, opts, open_for_service)?.media;
+    let media = with_log(path, opts, StorageAccess::Shared)?.media;
     let bytes = record_area::open(path, opts, &media, Access::Service)?;
     Ok(media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device })))
 }
 
-fn with_log(
-    path: &Path,
-    opts: &OpenOptions,
-    open: impl Fn(&Path, FileOptions) -> Result<FileDevice>,
-) -> Result<Blocks> {
+fn with_log(path: &Path, opts: &OpenOptions, access: StorageAccess) -> Result<Blocks> {
     let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
+    let open = |path: &Path| open_file(path, options, access);
     let stripes = StripePlace::parse(path).transpose()?;
-    let stripes = stripes.map(|place| open_members(&place, |path| open(path, options)));
-    let stripes = stripes.transpose()?.map(Arc::new);
+    let stripes = stripes.map(|place| open_members(&place, open, opts, access)).transpose()?;
+    let (stripes, reached) = stripes.map_or((None, Reached::default()), |(striped, reached)| {
+        (Some(Arc::new(striped)), reached)
+    });
     let area: Arc<dyn Device> = match &stripes {
         Some(striped) => striped.clone(),
-        None => Arc::new(open(path, options)?),
+        None => Arc::new(open(path)?),
     };
     if stripes.is_none() && is_member(&*area)? {
-        let what = "it is a member of a striped volume: name all of them, stripe:MEMBER,MEMBER,...";
-        return Err(Error::Refused(what.into()));
+        return Err(Error::Refused(A_MEMBER.into()));
     }
     let link = find::link_of(&*area)?;
     let log = match (&opts.log, &link) {
@@ -204,10 +240,13 @@ fn with_log(
         (None, Some(link)) => find::find_log(path, link)?,
         (None, None) => None,
     };
-    let Some(log) = log else { return Ok(Blocks { media: area.into(), log: None, stripes }) };
-    let device = open(&log, options)?;
+    let Some(log) = log else {
+        return Ok(Blocks { media: area.into(), log: None, stripes, reached });
+    };
+    let device = open(&log)?;
     tracing::debug!(log = %log.display(), "the log lies elsewhere");
-    Ok(Blocks { media: Media::split(area, Arc::new(device)), log: Some(log), stripes })
+    let media = Media::split(area, Arc::new(device));
+    Ok(Blocks { media, log: Some(log), stripes, reached })
 }
 
 /// What the volume lies on, and how a write is made durable there, for the log.

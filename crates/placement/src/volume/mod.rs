@@ -9,6 +9,7 @@ pub mod find;
 pub mod layout;
 pub mod marker;
 pub mod media;
+pub mod members;
 pub mod mend;
 pub mod mkfs;
 pub mod place;

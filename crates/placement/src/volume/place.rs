@@ -5,7 +5,7 @@ use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::Layout;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive, preallocate};
-use siftfs_device_stripe::{StripePlace, parts_of};
+use siftfs_device_stripe::{StripePlace, is_at_target, parts_of};
 use siftfs_log::show_uuid;
 use siftfs_volume::read_log_header;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -23,7 +23,7 @@ pub(crate) fn same_storage(a: &Path, b: &Path) -> bool {
 
 /// Refuses a log that is the volume itself, or one of several devices.
 pub(crate) fn require_apart(volume: &Path, log: &Path) -> Result<()> {
-    refuse_stripes(log)?;
+    refuse_log(log)?;
     if parts_of(volume).iter().any(|part| same_storage(part, log)) {
         return Err(Error::Refused(
             "the log must be on another file or device than the volume".into(),
@@ -32,12 +32,17 @@ pub(crate) fn require_apart(volume: &Path, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a log over several devices.
-pub(crate) fn refuse_stripes(log: &Path) -> Result<()> {
-    match StripePlace::parse(log) {
-        Some(_) => Err(Error::Refused("a log lies on one file or device, not on stripes".into())),
-        None => Ok(()),
+/// Refuses a log over several devices, and one at a target.
+pub(crate) fn refuse_log(log: &Path) -> Result<()> {
+    if StripePlace::parse(log).is_some() {
+        return Err(Error::Refused("a log lies on one file or device, not on stripes".into()));
     }
+    if is_at_target(log) {
+        let what = "a log lies on a file or device of this machine, and not at a target: the one \
+                    process that holds it is the volume's one writer";
+        return Err(Error::Refused(what.into()));
+    }
+    Ok(())
 }
 
 /// A problem with the log's file or device, which is not the one that the command is about.

@@ -1,56 +1,21 @@
-//! The members of a striped volume: opening them, and making a volume on them.
+//! Making a volume on the members of a stripe.
 
 use crate::options::{MkfsOptions, MkfsReport, Progress, Shortage};
 use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::write_log;
+use crate::volume::members::{about, members, open_at_target, refuse_doubled};
 use crate::volume::mkfs::{copy_area, shortage, with_places};
-use crate::volume::place::{new_log, require_apart, same_storage};
+use crate::volume::place::{new_log, require_apart};
 use siftfs_base::{Error, Result};
-use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive, reserve_blocks};
+use siftfs_device::{Device, FileOptions, open_exclusive, reserve_blocks};
 use siftfs_device_stripe::{
-    DATA_BEGIN, DEFAULT_UNIT, Geometry, Member, StripePlace, StripedDevice,
+    DATA_BEGIN, DEFAULT_UNIT, Geometry, Standing, StripePlace, StripedDevice, is_at_target,
+    parts_of,
 };
 use siftfs_volume::Media;
+use siftfs_wire::Access;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Opens the members of a set with `open`, in order, and puts them together.
-///
-/// # Errors
-/// What `open` says; else as [`StripedDevice::open`].
-pub(crate) fn open_members(
-    place: &StripePlace,
-    open: impl Fn(&Path) -> Result<FileDevice>,
-) -> Result<StripedDevice> {
-    refuse_doubled(place)?;
-    StripedDevice::open(members(place, open)?)
-}
-
-fn members(place: &StripePlace, open: impl Fn(&Path) -> Result<FileDevice>) -> Result<Vec<Member>> {
-    let member = |path: &PathBuf| {
-        let name = path.display().to_string();
-        Ok(Member { name, device: Arc::new(open(path)?) })
-    };
-    place.members().iter().map(member).collect()
-}
-
-/// Refuses members that are one file or device under two names.
-fn refuse_doubled(place: &StripePlace) -> Result<()> {
-    for (at, path) in (1..).zip(place.members()) {
-        if let Some(other) = place.members().iter().skip(at).find(|other| same_storage(path, other))
-        {
-            let (path, other) = (path.display(), other.display());
-            let what = format!("the members {path} and {other} are the same file or device");
-            return Err(Error::Refused(what));
-        }
-    }
-    Ok(())
-}
-
-/// An error about one member of a set.
-fn about(member: &Path, error: &Error) -> Error {
-    Error::Refused(format!("member {}: {error}", member.display()))
-}
 
 /// Makes a striped volume. Labels are written last: without them the members are no set.
 ///
@@ -76,12 +41,13 @@ pub(crate) fn mkfs(
         let (log, layout) = new_log(log, size, opts)?;
         make_files(place, each, opts)?;
         let open = |path: &Path| open_exclusive(path, true, FileOptions::default());
-        let striped = Arc::new(StripedDevice::make(members(place, open)?, unit, each)?);
+        let (members, _) = members(place, &opts.members, Access::Alone, open)?;
+        let striped = Arc::new(StripedDevice::make(members, unit, each)?);
         let area: Arc<dyn Device> = striped.clone();
         progress("making the ext4 area", 0, size);
         copy_area(&area, &layout, opts)?;
-        for path in place.members() {
-            reserve(path, opts)?;
+        for path in parts_of(&place.name()) {
+            reserve(&path, opts)?;
         }
         let media = Media::split(area, Arc::new(log)).with_bytes(bytes);
         let report = write_log(&media, &layout, progress)?;
@@ -98,7 +64,10 @@ fn member_len(place: &StripePlace, unit: u64, opts: &MkfsOptions) -> Result<u64>
     let wanted = opts.size.map(|size| whole(size / place.members().len() as u64));
     let mut least = u64::MAX;
     for path in place.members() {
-        let data = member_room(path, wanted, opts).map_err(|error| about(path, &error))?;
+        let data = match is_at_target(path) {
+            true => room_at_target(path, wanted, opts)?,
+            false => member_room(path, wanted, opts).map_err(|error| about(path, &error))?,
+        };
         least = least.min(whole(data));
     }
     Ok(wanted.unwrap_or(least))
@@ -111,7 +80,8 @@ fn member_room(path: &Path, wanted: Option<u64>, opts: &MkfsOptions) -> Result<u
     let have = match &meta {
         Some(meta) if !file || meta.len() > 0 => {
             let device = open_exclusive(path, true, FileOptions::default())?;
-            refuse_existing(&device, opts.force)?;
+            let free = Standing::of(&device).is_ok_and(|standing| standing == Some(Standing::Free));
+            refuse_existing(&device, opts.force || free)?;
             device.size()
         }
         _ => 0,
@@ -134,11 +104,41 @@ fn member_room(path: &Path, wanted: Option<u64>, opts: &MkfsOptions) -> Result<u
     }
 }
 
+/// Bytes of data that a member at a target has room for, which is of no set yet. Of which set it
+/// was is undone at its machine alone, whatever is asked here.
+fn room_at_target(member: &Path, wanted: Option<u64>, opts: &MkfsOptions) -> Result<u64> {
+    let refused = |what: &str| Err(about(member, &Error::Refused(what.into())));
+    if opts.reserve {
+        return refused("it is at a target: --reserve is for files of this machine");
+    }
+    let device = open_at_target(member, &opts.members, Access::ReadOnly)?.devices().area;
+    match Standing::of(&*device)? {
+        Some(Standing::Free) => {}
+        Some(Standing::Of { .. }) => {
+            return refused(
+                "it is of a set already: `siftfs mkfs --member --force` at its machine takes it \
+                 out of that, and with it all that it holds",
+            );
+        }
+        None => return refused("the target serves a volume, and no member: siftfs mkfs --member"),
+    }
+    let data = device.size().saturating_sub(DATA_BEGIN);
+    match wanted {
+        Some(wanted) if data < wanted => {
+            refused(&format!("it has room for {data} bytes of data, fewer than asked for"))
+        }
+        _ => Ok(data),
+    }
+}
+
 /// Makes the files of the members that are to be files, or empties them. If one cannot be made,
 /// none that is new stays.
 fn make_files(place: &StripePlace, each: u64, opts: &MkfsOptions) -> Result<()> {
     let mut new = Vec::new();
     let make = |path: &PathBuf, new: &mut Vec<PathBuf>| {
+        if is_at_target(path) {
+            return Ok(());
+        }
         let meta = std::fs::metadata(path).ok();
         if meta.as_ref().is_some_and(|meta| !meta.is_file()) {
             return Ok(());
@@ -168,9 +168,9 @@ fn reserve(path: &Path, opts: &MkfsOptions) -> Result<()> {
 /// What sparse members lack, the worst of them: each may lie on a file system of its own.
 fn shortages(place: &StripePlace) -> Result<Option<Shortage>> {
     let mut worst: Option<Shortage> = None;
-    for path in place.members() {
+    for path in parts_of(&place.name()) {
         let lacks = |short: &Shortage| short.missing_bytes.saturating_sub(short.free_bytes);
-        worst = worst.into_iter().chain(shortage(path)?).max_by_key(lacks);
+        worst = worst.into_iter().chain(shortage(&path)?).max_by_key(lacks);
     }
     Ok(worst)
 }

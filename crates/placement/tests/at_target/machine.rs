@@ -41,6 +41,8 @@ pub struct Machine {
     place: TargetPlace,
     /// Where the log's device begins, if it has one of its own.
     log: Option<u64>,
+    /// It serves one member of a striped volume.
+    member: bool,
     server: Arc<Server>,
     ending: Arc<AtomicBool>,
     accepting: Option<JoinHandle<Vec<Session>>>,
@@ -77,15 +79,25 @@ fn parts(disk: &Arc<FaultDevice>, log: Option<u64>) -> impl Iterator<Item = Arc<
 impl Machine {
     /// Starts on this disk, listening in `dir`.
     pub fn start(disk: FaultDevice, way: Way, dir: &std::path::Path) -> Self {
-        Self::start_at(disk, None, way, &address(way, dir))
+        Self::start_at(disk, (None, false), way, &address(way, dir))
+    }
+
+    /// The same of a disk that is one member of a striped volume.
+    pub fn start_member(disk: FaultDevice, way: Way, dir: &std::path::Path) -> Self {
+        Self::start_at(disk, (None, true), way, &address(way, dir))
     }
 
     /// The same of a volume whose log is a device of its own, which begins at this byte of `disk`.
     pub fn start_apart(disk: FaultDevice, log: u64, way: Way, dir: &std::path::Path) -> Self {
-        Self::start_at(disk, Some(log), way, &address(way, dir))
+        Self::start_at(disk, (Some(log), false), way, &address(way, dir))
     }
 
-    fn start_at(disk: FaultDevice, log: Option<u64>, way: Way, address: &Address) -> Self {
+    fn start_at(
+        disk: FaultDevice,
+        (log, member): (Option<u64>, bool),
+        way: Way,
+        address: &Address,
+    ) -> Self {
         let disk = Arc::new(disk);
         let shared: Vec<SharedDevice> = parts(&disk, log).map(SharedDevice::new).collect();
         let opened: Arc<Mutex<Vec<Weak<ProcessDevice>>>> = Arc::default();
@@ -112,7 +124,7 @@ impl Machine {
             Ok(media)
         });
         let (names, storage) = (vec![NAME.into()], Some(storage));
-        let options_of = ServerOptions { names, storage, ..ServerOptions::default() };
+        let options_of = ServerOptions { names, storage, member, ..ServerOptions::default() };
         let server = Arc::new(Server::new(Box::new(move || Ok(open())), options_of));
         let listener = Listener::bind(address, &options(way)).unwrap();
         let (address, volume) = (listener.address(), NAME.into());
@@ -121,7 +133,7 @@ impl Machine {
         let serve = Server::session;
         let accepting = Some(accept(listener, (server.clone(), serve), ending.clone()));
         let doors = Mutex::default();
-        Self { disk, place, log, server, ending, accepting, doors, opened }
+        Self { disk, place, log, member, server, ending, accepting, doors, opened }
     }
 
     /// The volume there.
@@ -166,7 +178,19 @@ impl Machine {
         self.server.stop();
         sessions.into_iter().for_each(|(_, session)| session.join().unwrap());
         let left = FaultDevice::from_image(self.disk.power_cut_image(seed), seed);
-        Self::start_at(left, self.log, way, &self.place.address)
+        Self::start_at(left, (self.log, self.member), way, &self.place.address)
+    }
+}
+
+impl Machine {
+    /// The process ends, `meanwhile` happens to the disk, and the next process serves it at the
+    /// same address.
+    pub fn served_again(mut self, way: Way, meanwhile: impl FnOnce(&Arc<FaultDevice>)) -> Self {
+        self.stop();
+        let disk = Arc::new(FaultDevice::from_image(self.disk.contents(), 1));
+        meanwhile(&disk);
+        let left = FaultDevice::from_image(disk.contents(), 1);
+        Self::start_at(left, (self.log, self.member), way, &self.place.address)
     }
 }
 

@@ -5,8 +5,8 @@
 
 use siftfs_device_target::TargetPlace;
 use siftfs_placement::{
-    Address, Listener, LocalVolume, MkfsOptions, OpenOptions, OpenStorage, Server, ServerOptions,
-    StripePlace, TransportOptions, mkfs, open_media_for_host, open_media_for_service,
+    Access, Address, Listener, LocalVolume, MkfsOptions, OpenOptions, OpenStorage, Server,
+    ServerOptions, StripePlace, TransportOptions, mkfs, open_media_for_host,
 };
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -107,14 +107,16 @@ pub struct Serving {
 
 impl Serving {
     pub fn start(set: &Set) -> Self {
-        let (name, opts) = (set.name(), OpenOptions::default());
+        let opts = OpenOptions { log: Some(set.log()), ..OpenOptions::default() };
+        opts.waits.begin();
+        let (name, waits) = (set.name(), opts.waits.clone());
         let storage: OpenStorage = {
             let (name, opts) = (name.clone(), opts.clone());
             Arc::new(move |access| open_media_for_host(&name, &opts, access))
         };
         let (names, storage) = (vec!["m0".into()], Some(storage));
-        let options = ServerOptions { names, storage, ..ServerOptions::default() };
-        let open = Box::new(move || open_media_for_service(&name, &opts));
+        let options = ServerOptions { names, storage, waits, ..ServerOptions::default() };
+        let open = Box::new(move || open_media_for_host(&name, &opts, Access::Shared));
         let server = Arc::new(Server::new(open, options));
         let address = Address::Unix(set.dir.path().join("target.sock"));
         let listener = Listener::bind(&address, &TransportOptions::default()).expect("a listener");

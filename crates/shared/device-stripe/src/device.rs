@@ -1,10 +1,13 @@
 //! The members as one device.
 
 use crate::geometry::{DATA_BEGIN, Geometry};
+use crate::label::Label;
 use crate::member::Member;
+use crate::stamp::{Guard, Holdings};
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, DeviceInfo, Discards, ReadOp, Role, WriteOp};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,10 @@ pub struct StripedDevice {
     set: Option<[u8; 16]>,
     /// What failed to be made durable first.
     latched: Mutex<Option<Error>>,
+    /// The roles that are had, and their stamps.
+    had: Arc<Holdings>,
+    /// A member may be lost and reached again.
+    guarded: AtomicBool,
 }
 
 /// What one member is to do of a call, with the bytes that it moves.
@@ -34,7 +41,8 @@ impl StripedDevice {
     /// If their number is not the one that the geometry has.
     pub(crate) fn over(members: Vec<Member>, geometry: Geometry, set: Option<[u8; 16]>) -> Self {
         assert_eq!(members.len(), geometry.count(), "a set has all of its members");
-        Self { members, geometry, set, latched: Mutex::default() }
+        let (latched, had, guarded) = Default::default();
+        Self { members, geometry, set, latched, had, guarded }
     }
 
     /// How the area lies on the members.
@@ -50,6 +58,31 @@ impl StripedDevice {
     /// The members, in order.
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Both roles are had on all members by how these were opened: stamps them for both, durably
+    /// (rule R9). Nothing else was written yet.
+    ///
+    /// # Errors
+    /// I/O errors: then some members may have the stamp.
+    pub fn taken(&self) -> Result<()> {
+        Role::ALL.iter().try_for_each(|role| {
+            let _turn = self.had.turn(*role);
+            self.stamp(*role)
+        })
+    }
+
+    fn stamp(&self, role: Role) -> Result<()> {
+        self.had.stamp(role, self.members.iter().map(|member| &*member.device))
+    }
+
+    /// What tells whether this member was another holder's while it could not be reached; `None`
+    /// if no member has this number, or the set has no labels yet.
+    pub fn guard(&self, member: usize) -> Option<Guard> {
+        let (set, geometry) = (self.set?, self.geometry);
+        let name = &self.members.get(member)?.name;
+        self.guarded.store(true, Ordering::Release);
+        Some(Guard::new(name, &Label { set, index: member, geometry }, &self.had))
     }
 
     /// The table by which dmsetup(8) makes the area of block devices, in sectors of 512 bytes.
@@ -213,20 +246,35 @@ impl Device for StripedDevice {
     }
 
     fn claim(&self, role: Role, patience: Duration) -> Result<()> {
+        let _turn = self.had.turn(role);
+        if self.had.of(role).is_some() {
+            return Ok(());
+        }
         let until = Instant::now() + patience;
+        // A role is had on all members, or on none; the first error is returned.
+        let give_back = |count: usize| {
+            let had = self.members.iter().take(count);
+            had.for_each(|member| drop(member.device.unclaim(role)));
+        };
         for (done, member) in self.members.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
-            member.device.claim(role, left).inspect_err(|_| {
-                // A role is had on all members, or on none; the first error is returned.
-                let had = self.members.iter().take(done);
-                had.for_each(|member| drop(member.device.unclaim(role)));
-            })?;
+            member.device.claim(role, left).inspect_err(|_| give_back(done))?;
         }
-        Ok(())
+        self.stamp(role).inspect_err(|_| give_back(self.members.len()))
     }
 
     fn unclaim(&self, role: Role) -> Result<()> {
-        self.members.iter().map(|member| member.device.unclaim(role)).fold(Ok(()), Result::and)
+        let _turn = self.had.turn(role);
+        let each = |what: &dyn Fn(&Member) -> Result<()>| {
+            self.members.iter().map(what).fold(Ok(()), Result::and)
+        };
+        // What a lost member would be given again is nothing once the stamp is no longer asked for.
+        let flushed = match self.guarded.load(Ordering::Acquire) {
+            true => each(&|member| member.device.flush()),
+            false => Ok(()),
+        };
+        self.had.forget(role);
+        flushed.and(each(&|member| member.device.unclaim(role)))
     }
 
     fn urgent(&self, under_way: bool) {

@@ -1,10 +1,10 @@
 //! The label at the begin of each member.
 
-use crate::geometry::Geometry;
+use crate::geometry::{DATA_BEGIN, Geometry, MIN_UNIT};
 use siftfs_base::{Error, Result, checksum, corrupt};
 use siftfs_device::Device;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a label.
 pub(crate) const LABEL_LEN: usize = 4096;
@@ -28,6 +28,17 @@ struct Raw {
 }
 const _: () = assert!(size_of::<Raw>() == LABEL_LEN);
 
+impl Raw {
+    /// Its bytes, with their checksum.
+    fn sealed(mut self) -> [u8; LABEL_LEN] {
+        let sum = self.as_bytes().split_last_chunk::<4>().map(|(body, _)| checksum(0, body));
+        self.sum = sum.expect("a label is longer than its checksum").into();
+        let mut bytes = [0; LABEL_LEN];
+        bytes.copy_from_slice(self.as_bytes());
+        bytes
+    }
+}
+
 /// What a member says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Label {
@@ -40,10 +51,16 @@ pub(crate) struct Label {
 }
 
 impl Label {
+    /// The label of a member that is of no set yet: all but its magic, version and checksum is
+    /// zero.
+    pub fn free() -> [u8; LABEL_LEN] {
+        Raw { magic: MAGIC, version: VERSION.into(), ..Raw::new_zeroed() }.sealed()
+    }
+
     /// The bytes of the label.
     pub fn encode(&self) -> [u8; LABEL_LEN] {
         let number = |n: usize| U16::new(u16::try_from(n).expect("a set has 16 members at most"));
-        let mut raw = Raw {
+        let raw = Raw {
             magic: MAGIC,
             version: VERSION.into(),
             index: number(self.index),
@@ -54,11 +71,7 @@ impl Label {
             zero: [0; REST],
             sum: 0.into(),
         };
-        let sum = raw.as_bytes().split_last_chunk::<4>().map(|(body, _)| checksum(0, body));
-        raw.sum = sum.expect("a label is longer than its checksum").into();
-        let mut bytes = [0; LABEL_LEN];
-        bytes.copy_from_slice(raw.as_bytes());
-        bytes
+        raw.sealed()
     }
 
     /// The label that these bytes are; `None` if they were never one.
@@ -102,6 +115,57 @@ pub fn is_member(device: &dyn Device) -> Result<bool> {
     }
     device.read(0, &mut bytes)?;
     Ok(bytes == MAGIC)
+}
+
+/// What a member of a striped volume says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is of no set yet: `siftfs mkfs` may make it one's.
+    Free,
+    /// It is of the set with this UUID.
+    Of {
+        /// UUID of the set.
+        set: [u8; 16],
+        /// Its number there, from 0.
+        index: usize,
+        /// Members of the set.
+        count: usize,
+    },
+}
+
+impl Standing {
+    /// What the device says; `None` for one that is no member.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged label, `Incompatible` for a newer one; I/O errors.
+    pub fn of(device: &dyn Device) -> Result<Option<Self>> {
+        let mut bytes = [0; LABEL_LEN];
+        if device.size() < LABEL_LEN as u64 {
+            return Ok(None);
+        }
+        device.read(0, &mut bytes)?;
+        if bytes == Label::free() {
+            return Ok(Some(Self::Free));
+        }
+        let label = Label::decode(&bytes)?;
+        let of = |Label { set, index, geometry }| Self::Of { set, index, count: geometry.count() };
+        Ok(label.map(of))
+    }
+}
+
+/// Makes the device a member that is of no set yet, durable when it returns. What it holds behind
+/// its first bytes stays, and counts as nothing.
+///
+/// # Errors
+/// Refused if it has no room for data; I/O errors.
+pub fn set_free(device: &dyn Device) -> Result<()> {
+    let least = DATA_BEGIN + MIN_UNIT;
+    if device.size() < least {
+        let what = format!("{} bytes are too few for a member: {least}", device.size());
+        return Err(Error::Refused(what));
+    }
+    device.write(0, &Label::free(), false)?;
+    device.flush()
 }
 
 #[cfg(test)]

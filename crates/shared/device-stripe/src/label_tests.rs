@@ -86,3 +86,24 @@ fn a_member_is_known_by_its_begin() {
     assert_eq!(is_member(&device), Ok(true), "also a damaged one");
     assert_eq!(is_member(&siftfs_device::MemDevice::new(8)), Ok(false));
 }
+
+/// A member of no set says so, and opens as none.
+#[test]
+fn a_member_of_no_set_yet() {
+    use crate::{Member, StripedDevice};
+    let device = siftfs_device::MemDevice::new(DATA_BEGIN + MIN_UNIT);
+    assert_eq!(Standing::of(&device).unwrap(), None);
+    set_free(&device).unwrap();
+    assert_eq!(Standing::of(&device).unwrap(), Some(Standing::Free));
+    assert!(is_member(&device).unwrap());
+    let mut bytes = [0; LABEL_LEN];
+    device.read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes[..12], b"SIFTstr\x01\x01\0\0\0");
+    assert!(bytes[12..4092].iter().all(|byte| *byte == 0));
+    assert!(Label::decode(&bytes).is_err(), "it is no set's label");
+    let member = Member { name: "a".into(), device: std::sync::Arc::new(device) };
+    let said = StripedDevice::open(vec![member.clone(), member]).map(drop).unwrap_err();
+    assert!(said.to_string().contains("of no set yet"), "{said}");
+    let small = siftfs_device::MemDevice::new(DATA_BEGIN + MIN_UNIT - 1);
+    assert!(set_free(&small).unwrap_err().to_string().contains("too few"));
+}

@@ -12,9 +12,11 @@ mod label;
 mod member;
 mod open;
 mod place;
+mod stamp;
 
 pub use device::StripedDevice;
 pub use geometry::{DATA_BEGIN, DEFAULT_UNIT, Geometry, MAX_MEMBERS, MAX_UNIT, MIN_UNIT};
-pub use label::is_member;
+pub use label::{Standing, is_member, set_free};
 pub use member::Member;
-pub use place::{StripePlace, parts_of, principal};
+pub use place::{StripePlace, is_at_target, parts_of, principal};
+pub use stamp::{Guard, stamp_range};

@@ -31,13 +31,16 @@ impl Member {
     /// Reads its label; `None` if it has none.
     ///
     /// # Errors
-    /// What [`Label::decode`] says, naming the member, and I/O errors.
+    /// What [`Label::decode`] says, naming the member; refused for one of no set; I/O errors.
     pub(crate) fn label(&self) -> Result<Option<Label>> {
         if self.device.size() < LABEL_LEN as u64 {
             return Ok(None);
         }
         let mut bytes = [0; LABEL_LEN];
         self.device.read(0, &mut bytes)?;
+        if bytes == Label::free() {
+            return Err(self.refused("it is of no set yet: siftfs mkfs stripe:MEMBER,... makes one, and did not, or has not ended"));
+        }
         Label::decode(&bytes).map_err(|error| match error {
             Error::Corrupt { what, detail } => corrupt(format!("{what} {}", self.name), detail),
             Error::Incompatible(what) => {

@@ -2,7 +2,7 @@
 
 use crate::device::StripedDevice;
 use crate::geometry::{DATA_BEGIN, Geometry};
-use crate::label::{LABEL_LEN, Label};
+use crate::label::Label;
 use crate::member::Member;
 use crate::place::StripePlace;
 use siftfs_base::{Error, Result};
@@ -43,8 +43,8 @@ impl StripedDevice {
     }
 
     /// A new set of these members, with as much data on each as the shortest has room for, `most`
-    /// bytes at most. What they had as labels is taken away, durably: until
-    /// [`StripedDevice::seal`] they are no set.
+    /// bytes at most. Both roles are had on all of them: they are stamped, and then what they had
+    /// as labels is taken away, durably: until [`StripedDevice::seal`] they are of no set.
     ///
     /// # Errors
     /// Refused as by [`Geometry::new`], or if a member has no room for a unit; I/O errors.
@@ -54,8 +54,10 @@ impl StripedDevice {
         let shortest = members.iter().map(room).min().unwrap_or(0);
         let len = shortest.checked_div(unit).unwrap_or(0) * unit;
         let geometry = Geometry::new(members.len(), unit, len)?;
-        members.iter().try_for_each(|member| member.set_label(&[0; LABEL_LEN]))?;
-        Ok(Self::over(members, geometry, None))
+        let made = Self::over(members, geometry, None);
+        made.taken()?;
+        made.members().iter().try_for_each(|member| member.set_label(&Label::free()))?;
+        Ok(made)
     }
 
     /// Makes the members the set `set`: writes their labels, durable when it returns. What lies on

@@ -39,7 +39,7 @@ fn it_opens_as_it_was_made() {
     let devices = devices(&[9, 5, 7]);
     let made = StripedDevice::make(named(&devices, &[0, 1, 2]), UNIT, u64::MAX).unwrap();
     assert_eq!((made.size(), made.set()), (15 * UNIT, None));
-    assert!(said(named(&devices, &[0, 1, 2])).contains("member a: it has no label"));
+    assert!(said(named(&devices, &[0, 1, 2])).contains("member a: it is of no set"));
     made.write(UNIT, b"here", false).unwrap();
     made.seal(SET).unwrap();
     let open = StripedDevice::open(named(&devices, &[0, 1, 2])).unwrap();
@@ -143,7 +143,7 @@ fn no_write_reaches_a_label() {
 fn a_new_set_takes_old_labels_away() {
     let devices = set_of(SET);
     let made = StripedDevice::make(named(&devices, &[1, 0]), UNIT, u64::MAX).unwrap();
-    assert!(said(named(&devices, &[0, 1, 2])).contains("it has no label"));
+    assert!(said(named(&devices, &[0, 1, 2])).contains("it is of no set"));
     made.seal([9; 16]).unwrap();
     StripedDevice::open(named(&devices, &[1, 0])).expect("the new one");
     assert!(said(named(&devices, &[1, 0, 2])).contains("member c: it is of the set 07070707"));
@@ -160,7 +160,7 @@ fn labels_are_durable() {
     made.seal(SET).unwrap();
     assert!(disks.iter().all(|disk| disk.pending().is_empty()));
     StripedDevice::make(members(), UNIT, u64::MAX).unwrap();
-    assert!(disks.iter().all(|disk| disk.durable().bytes(0, LABEL_LEN) == [0; LABEL_LEN]));
+    assert!(disks.iter().all(|disk| disk.durable().bytes(0, 4096) == Label::free()));
 }
 
 #[test]

@@ -11,7 +11,8 @@ const SCHEME: &[u8] = b"stripe:";
 /// What the name of a volume at a target begins with.
 const TARGET: &[u8] = b"target:";
 
-/// The members of a striped volume, in order: `stripe:MEMBER,MEMBER,...`.
+/// The members of a striped volume, in order: `stripe:MEMBER,MEMBER,...`. Each is a path of this
+/// machine, or a device at a target: `target:ADDRESS/NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StripePlace {
     members: Vec<PathBuf>,
@@ -26,8 +27,8 @@ impl StripePlace {
     /// The members that `name` names; `None` for what does not begin with `stripe:`.
     ///
     /// # Errors
-    /// Refused if it names fewer than 2 or more than 16 members, an empty one, one at a target,
-    /// or one of them twice.
+    /// Refused if it names fewer than 2 or more than 16 members, an empty one, or one of them
+    /// twice.
     pub fn parse(name: &Path) -> Option<Result<Self>> {
         let rest = name.as_os_str().as_bytes().strip_prefix(SCHEME)?;
         let members: Vec<_> = rest.split(|byte| *byte == b',').collect();
@@ -40,9 +41,6 @@ impl StripePlace {
         if members.iter().any(|member| member.is_empty()) {
             return refused("a member of a striped volume has an empty name");
         }
-        if members.iter().any(|member| member.starts_with(TARGET)) {
-            return refused("a member of a striped volume is a path of this machine");
-        }
         if (1..).zip(&members).any(|(at, member)| members.iter().skip(at).any(|m| m == member)) {
             return refused("a member of a striped volume is named twice");
         }
@@ -50,7 +48,7 @@ impl StripePlace {
         Some(Ok(Self { members: members.iter().map(path).collect() }))
     }
 
-    /// The members' paths, in order.
+    /// The members, in order: paths of this machine, and places at targets.
     pub fn members(&self) -> &[PathBuf] {
         &self.members
     }
@@ -68,18 +66,26 @@ impl StripePlace {
     }
 }
 
-/// The files or devices that the volume `name` lies on, its log not counted: the members of a
-/// striped one, else the path itself.
+/// Is this member of a striped volume at a target?
+pub fn is_at_target(member: &Path) -> bool {
+    member.as_os_str().as_bytes().starts_with(TARGET)
+}
+
+/// The files or devices of this machine that the volume `name` lies on, its log not counted: the
+/// members of a striped one that are not at targets, else the path itself.
 pub fn parts_of(name: &Path) -> Vec<PathBuf> {
     match StripePlace::parse(name) {
-        Some(Ok(place)) => place.members,
+        Some(Ok(place)) => place.members.into_iter().filter(|m| !is_at_target(m)).collect(),
         _ => vec![name.to_owned()],
     }
 }
 
-/// The path that stands for the volume `name`: that of a striped one's first member.
+/// The name that stands for the volume `name`: that of a striped one's first member.
 pub fn principal(name: &Path) -> PathBuf {
-    parts_of(name).into_iter().next().unwrap_or_else(|| name.to_owned())
+    match StripePlace::parse(name) {
+        Some(Ok(place)) => place.members.into_iter().next().unwrap_or_else(|| name.to_owned()),
+        _ => name.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 use crate::calls::Calls;
 use crate::device::Glance;
 use crate::target::{Keeper, Target, greet};
+use crate::waits::Waits;
 use siftfs_base::{Error, Result};
 use siftfs_device::Device;
 use siftfs_wire::{Access, StorageAnswer, StorageCall};
@@ -24,21 +25,27 @@ const PATIENCE_MS: u32 = 2000;
 const SAY: Duration = Duration::from_secs(60);
 
 /// What was lost.
-pub(crate) struct Lost {
+pub(crate) struct Lost<'a> {
     /// As the connection said it.
     pub why: String,
+    /// As long as these are on.
+    pub waits: &'a Waits,
 }
 
 /// A connection that takes the place of the lost one. Waits until there is one.
 ///
 /// # Errors
-/// Another host has had the volume since, it is another storage, or it was closed meanwhile.
-pub(crate) fn restore(target: &Target, keeper: &Keeper, lost: &Lost) -> Result<Arc<Calls>> {
+/// Another host has had the volume since, it is another storage, it was closed meanwhile, or nobody
+/// waits any more.
+pub(crate) fn restore(target: &Target, keeper: &Keeper, lost: &Lost<'_>) -> Result<Arc<Calls>> {
     tracing::warn!(target = %target.place, why = lost.why, "the storage is lost: waiting for it");
     let (begun, mut said, mut pause) = (Instant::now(), Instant::now(), PAUSES[0]);
     loop {
         if let Some(closed) = target.over() {
             return Err(closed);
+        }
+        if !lost.waits.are_on() {
+            return Err(Error::Link(lost.why.clone()));
         }
         match reach(target, keeper) {
             Ok(calls) => {

@@ -18,6 +18,7 @@ mod place;
 mod queues;
 mod target;
 mod unflushed;
+mod waits;
 
 pub use device::TargetDevice;
 pub use grants::{Granted, Settled};
@@ -28,3 +29,4 @@ pub use queues::{
 };
 pub use siftfs_transport::Address;
 pub use target::{Keeper, Opened, Target};
+pub use waits::Waits;

@@ -5,6 +5,7 @@ use crate::calls::Calls;
 use crate::device::TargetDevice;
 use crate::place::TargetPlace;
 use crate::unflushed::Unflushed;
+use crate::waits::Waits;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, Role};
 use siftfs_wire::{Access, PROTOCOL_VERSION, StorageAnswer, StorageCall, StorageDevice, Token};
@@ -34,7 +35,7 @@ pub struct Opened {
 /// A volume's storage at a target.
 pub struct Target {
     pub(crate) place: TargetPlace,
-    pub(crate) keeper: OnceLock<Keeper>,
+    pub(crate) keeper: OnceLock<(Keeper, Waits)>,
     pub(crate) now: Mutex<Now>,
     pub(crate) changed: Condvar,
     pub(crate) parts: Parts,
@@ -80,11 +81,15 @@ impl Target {
     /// # Errors
     /// No target is there, it does not admit this host, or the storage is not to be had so.
     pub fn open(place: TargetPlace, rw: bool) -> Result<Arc<Self>> {
-        let access = if rw { Access::Alone } else { Access::ReadOnly };
+        Self::open_for(place, if rw { Access::Alone } else { Access::ReadOnly })
+    }
+
+    /// As [`Target::open`], for any access: with [`Access::Shared`] there are no roles yet.
+    pub fn open_for(place: TargetPlace, access: Access) -> Result<Arc<Self>> {
         let (calls, parts) = greet(&place, access)?;
-        let roles = match rw {
-            true => each_role(parts.devices.len()).collect(),
-            false => Vec::new(),
+        let roles = match access {
+            Access::Alone => each_role(parts.devices.len()).collect(),
+            Access::ReadOnly | Access::Shared => Vec::new(),
         };
         let unflushed = parts.devices.iter().map(|_| Mutex::default()).collect();
         let now = Mutex::new(Now::Up { calls: calls.into(), life: 0 });
@@ -101,7 +106,15 @@ impl Target {
     /// From now on a lost target is waited for, and `keeper` asked when it is there again. The
     /// first one counts.
     pub fn keep(&self, keeper: Keeper) {
-        let _ = self.keeper.set(keeper);
+        let waits = Waits::default();
+        waits.begin();
+        self.keep_while(keeper, waits);
+    }
+
+    /// As [`Target::keep`], but a lost target is waited for only as long as `waits` has it. What is
+    /// written from now on is written again where it is.
+    pub fn keep_while(&self, keeper: Keeper, waits: Waits) {
+        let _ = self.keeper.set((keeper, waits));
     }
 
     /// Ends the connection in order: everything that was asked has been answered. Later
@@ -211,14 +224,14 @@ impl Target {
             // Another thread learnt it first: the next try waits for what that one does.
             return Ok(());
         }
-        let Some(keeper) = self.keeper.get() else {
+        let Some((keeper, waits)) = self.keeper.get().filter(|(_, waits)| waits.are_on()) else {
             let error = Error::Link(why);
             *now = Now::Over(error.clone());
             return Err(error);
         };
         *now = Now::Away;
         drop(now);
-        let restored = again::restore(self, keeper, &Lost { why });
+        let restored = again::restore(self, keeper, &Lost { why, waits });
         let mut now = self.now();
         // It may have been closed meanwhile.
         if matches!(&*now, Now::Away) {

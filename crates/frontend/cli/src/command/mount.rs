@@ -23,7 +23,7 @@ use crate::show::output::{complain, say};
 use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
-use siftfs_placement::{Address, StripePlace};
+use siftfs_placement::{Address, StripePlace, is_at_target, principal};
 use siftfs_remote::transport;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -81,12 +81,9 @@ pub fn mount(a: &Mount) -> Outcome {
         return remote(a, (options, memory), served);
     }
     options.open.late_forgets = LATE_FORGETS;
-    if at_target.is_some() && options.file_logs == FileLogs::Beside {
-        let what = "private_logs=on: logs in files lie beside the volume, which is at the target: say \
-                    private_logs=daemon, or in which directory";
-        return Err(usage(what.into()));
-    }
+    refuse_logs_beside(a, &options).map_err(usage)?;
     options.open.target = at_target;
+    options.open.members = target::members(&a.volume, &options.service.trust)?;
     let given = &mut options.service;
     given.address = a.service.clone().or(given.address.take()).map(absolute).transpose()?;
     if let (Some(target), false) = (&options.open.target, options.open.read_only) {
@@ -126,6 +123,21 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     settle_log(a, &mut options);
     serve(a, &Daemon { volume, served: None, dir, options, shown: a.options.join(","), memory })
+}
+
+/// Refuses logs of programs beside what has no path of this machine.
+fn refuse_logs_beside(a: &Mount, options: &Options) -> Result<(), String> {
+    let beside = options.file_logs == FileLogs::Beside && is_at_target(&principal(&a.volume));
+    let log = a.parts.log.is_some() || options.open.log.is_some();
+    let what = match StripePlace::parse(&a.volume) {
+        None => "which is at the target: say private_logs=daemon, or in which directory",
+        Some(_) if !log => "or its log, whose place is to be said for that (--log)",
+        Some(_) => return Ok(()),
+    };
+    match beside {
+        true => Err(format!("private_logs=on: logs in files lie beside the volume, {what}")),
+        false => Ok(()),
+    }
 }
 
 /// Mounts a volume that another process serves. Each such mount has a daemon of its own.

@@ -24,6 +24,9 @@ const MADE_THERE: &str = "a target serves a volume that is there: make it where 
 /// `siftfs mkfs`.
 pub fn mkfs(a: &Mkfs) -> Outcome {
     target::refuse(&a.volume, MADE_THERE)?;
+    if a.member {
+        return member(a);
+    }
     let options = MkfsOptions {
         size: a.size,
         log_size: a.log_size,
@@ -32,6 +35,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         journal_data: a.journal_data,
         log: a.log.clone(),
         stripe_unit: a.stripe_unit,
+        members: target::members(&a.volume, &Trust::default())?,
         record_area_at: a.area.record_area.clone(),
         record_area: a.area.record_area_size,
         redo_lane: a.redo_lane,
@@ -45,6 +49,26 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
     warn_of_files(&a.volume, a.log.as_deref(), &a.area);
     show_made(&a.volume, a.log.as_deref(), "volume", &report, a.json)
+}
+
+/// `siftfs mkfs --member`.
+fn member(a: &Mkfs) -> Outcome {
+    let mut display = Display::new();
+    let progress = &mut |w: &str, d, t| display.update(w, d, t);
+    let result = siftfs_placement::mkfs_member(&a.volume, a.size, a.force, progress);
+    drop(display);
+    let bytes = result.map_err(|e| Failure::about(&a.volume, e))?;
+    warn_of_open_file(&a.volume);
+    if a.json {
+        print_json(&serde_json::json!({ "member_bytes": bytes }))?;
+        return Ok(0);
+    }
+    let (volume, size) = (a.volume.display(), show_size(bytes));
+    say(format_args!(
+        "{volume}: a member of a striped volume, of no set yet, with room for {size} of data: serve it with \
+         `siftfs device`, or name it in stripe:MEMBER,MEMBER,..."
+    ))?;
+    Ok(0)
 }
 
 /// `siftfs adopt`.
@@ -183,8 +207,9 @@ pub fn name_of(volume: &Path) -> String {
 /// It names a target and no volume there, or keys are missing.
 pub fn open_options(volume: &Path, parts: &Parts) -> Result<OpenOptions, Failure> {
     let Parts { log, record_area } = parts.clone();
-    let target = target::target(volume, &Trust::default())?;
-    Ok(OpenOptions { log, record_area_at: record_area, target, ..OpenOptions::default() })
+    let trust = Trust::default();
+    let (target, members) = (target::target(volume, &trust)?, target::members(volume, &trust)?);
+    Ok(OpenOptions { log, record_area_at: record_area, target, members, ..OpenOptions::default() })
 }
 
 /// `siftfs recover`.

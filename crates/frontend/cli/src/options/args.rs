@@ -115,8 +115,13 @@ impl Command {
 #[derive(Args)]
 pub struct Mkfs {
     /// File (made if missing) or block device, or stripe:MEMBER,MEMBER,... for a file system that
-    /// is striped over 2 to 16 of them, which needs --log
+    /// is striped over 2 to 16 of them, which needs --log; a member may be target:ADDRESS/NAME
     pub volume: PathBuf,
+    /// Make no volume, but one member of a striped volume that is still to be made, for `siftfs
+    /// device` to serve to the machine with the log; --size is how much data it shall hold
+    #[arg(long, conflicts_with_all = ["stripe_unit", "log_size", "log", "label", "redo_lane",
+          "reserve", "record_area", "record_area_size"])]
+    pub member: bool,
     /// Bytes of a turn of a striped volume's members, such as 256K: a power of two, 64K to 64M;
     /// default: 1M
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
@@ -319,7 +324,7 @@ impl Mount {
 #[derive(Args)]
 #[command(after_help = DEVICE_HELP)]
 pub struct Device {
-    /// The volume
+    /// The volume, or one member of a striped volume, of which the storage alone is served
     pub volume: PathBuf,
     /// Where hosts reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
     /// not encrypted

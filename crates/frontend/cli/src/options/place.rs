@@ -1,6 +1,7 @@
 //! Paths as a user gives them, and as a daemon needs them, which leaves the directory that a
 //! relative path starts from.
 
+use crate::options::target;
 use crate::show::failure::{Failure, USAGE};
 use siftfs_fuse::says_dead;
 use siftfs_placement::{BytePlace, StripePlace};
@@ -22,12 +23,14 @@ pub fn absolute_place(place: &BytePlace) -> Result<BytePlace, Failure> {
 /// The name of the volume `given`, by a path, or by paths of its members, that hold everywhere.
 ///
 /// # Errors
-/// It is not there, or names no members of stripes.
+/// It is not there, or names no members of stripes. Whether a member at a target is there shows
+/// when it is opened.
 pub fn volume(given: &Path) -> Result<PathBuf, Failure> {
     let full = |path: &Path| path.canonicalize().map_err(|e| Failure::about(path, e));
     let Some(stripes) = StripePlace::parse(given) else { return full(given) };
     let stripes = stripes.map_err(|e| Failure::about(given, e).with_code(USAGE))?;
-    let members = stripes.members().iter().map(|member| full(member));
+    let each = |member: &PathBuf| target::named(member)?.map_or_else(|| full(member), Ok);
+    let members = stripes.members().iter().map(each);
     Ok(StripePlace::new(members.collect::<Result<_, _>>()?).name())
 }
 

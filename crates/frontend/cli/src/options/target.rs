@@ -2,7 +2,7 @@
 
 use crate::options::keys::confirm;
 use crate::show::failure::{Failure, USAGE};
-use siftfs_placement::{Address, TargetPlace, TransportOptions};
+use siftfs_placement::{Address, StripePlace, TargetPlace, TransportOptions};
 use siftfs_transport::Trust;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,17 @@ pub fn target(given: &Path, trust: &Trust) -> Result<Option<TargetPlace>, Failur
     let options = TransportOptions::default();
     let secured = trust.secure(&address, &options, confirm()).map_err(Failure::plain)?;
     Ok(Some(TargetPlace { address, volume, options, secured }))
+}
+
+/// The members at targets of the striped volume that `given` names, by addresses that hold
+/// everywhere; none for any other volume.
+///
+/// # Errors
+/// One of them names no address or no member, or keys are missing.
+pub fn members(given: &Path, trust: &Trust) -> Result<Vec<TargetPlace>, Failure> {
+    let Some(Ok(stripes)) = StripePlace::parse(given) else { return Ok(Vec::new()) };
+    let places = stripes.members().iter().map(|member| target(member, trust));
+    Ok(places.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
 /// What a mount of the place that `given` names is called; `None` as [`target`].

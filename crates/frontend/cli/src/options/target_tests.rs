@@ -35,3 +35,16 @@ fn what_names_no_address_or_no_volume_is_refused() {
         assert!(said.contains(why), "{text}: {said}");
     }
 }
+
+/// Members at targets are reached by addresses that hold everywhere; others are paths.
+#[test]
+fn members_of_stripes() {
+    let named = Path::new("stripe:target:unix:/s/a.sock/m0,/dev/x,target:tcp:host:7400/m1");
+    let trust = Trust { insecure: true, ..Trust::default() };
+    let found = members(named, &trust).map_err(|f| f.message).unwrap();
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["target:unix:/s/a.sock/m0", "target:tcp:host:7400/m1"]);
+    assert!(members(Path::new("/dev/x"), &trust).map_err(|f| f.message).unwrap().is_empty());
+    let said = members(Path::new("stripe:target:host/v,b"), &trust).unwrap_err().message;
+    assert!(said.contains("neither a unix socket"), "{said}");
+}

@@ -11,18 +11,20 @@ use crate::daemon::processors;
 use crate::options::args::Device;
 use crate::options::place;
 use crate::options::target;
-use crate::show::failure::{Failure, Outcome};
+use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use siftfs_base::Error;
 use siftfs_placement::{
-    Address, DeviceEnd, Listener, OpenStorage, Replay, Server, ServerOptions, TransportOptions,
-    WorkerOptions, open_media_for_host, open_media_for_service,
+    Access, Address, DeviceEnd, Listener, OpenOptions, OpenStorage, Replay, Server, ServerOptions,
+    Standing, StripePlace, TransportOptions, WorkerOptions, open_media_for_host,
+    open_media_for_service, open_member,
 };
+use siftfs_transport::Trust;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -48,10 +50,10 @@ pub fn device(a: &Device) -> Outcome {
     limits::left().iter().for_each(output::complain);
     memory.log();
     memory.warning.iter().for_each(output::complain);
-    let options = open_options(&volume, &a.parts)?;
+    let options = options(a, &volume)?;
     // A wrong volume is said now, and not to the first host.
-    let view = open_media_for_service(&volume, &options).and_then(|media| media.read_to_write());
-    let uuid = siftfs_log::show_uuid(&view.map_err(about)?.header.volume);
+    let serves = look(&volume, &options).map_err(about)?;
+    serves.refuse_more(a)?;
     if let Some(list) = &a.cpus {
         processors::pin(list)?;
     }
@@ -63,22 +65,129 @@ pub fn device(a: &Device) -> Outcome {
     let transport =
         TransportOptions { spin: Duration::from_micros(a.spin), ..TransportOptions::default() };
     let doors = doors(a, &transport)?;
-    let (path, parts) = (volume.clone(), options.clone());
-    let storage: OpenStorage = Arc::new(move |access| open_media_for_host(&path, &parts, access));
-    let open = move || open_media_for_service(&volume, &options);
-    let replay = Replay { mode: a.replay, memory: a.memory };
-    let names = vec![name_of(&a.volume), uuid.clone()];
-    let (storage, programs) = (Some(storage), doors.programs());
-    let scratch = scratch(a)?;
-    let more = ServerOptions::default();
-    let workers = workers(a);
-    let serving = ServerOptions { replay, names, storage, programs, scratch, workers, ..more };
-    let server = Arc::new(Server::new(Box::new(open), serving));
-    announce(a, &uuid, &doors)?;
+    let server = Arc::new(server(a, (volume, options), &serves, doors.programs())?);
+    announce(a, &serves, &doors)?;
     serve(&server, doors, &ending)?;
     tracing::info!("ended");
     drop((quota, memory));
     Ok(0)
+}
+
+/// How the volume is opened: its members at targets with the same key as hosts meet here.
+fn options(a: &Device, volume: &Path) -> Result<OpenOptions, Failure> {
+    let (key, insecure) = (a.admit.key.clone(), a.admit.insecure);
+    let members = target::members(volume, &Trust { key, insecure, ..Trust::default() })?;
+    Ok(OpenOptions { members, ..open_options(volume, &a.parts)? })
+}
+
+/// What is served.
+enum Serves {
+    /// A volume, with its UUID.
+    Volume(String),
+    /// One member of a striped volume.
+    Member(Standing),
+}
+
+fn look(volume: &Path, options: &OpenOptions) -> siftfs_base::Result<Serves> {
+    if StripePlace::parse(volume).is_none()
+        && let Some((_, standing)) = open_member(volume, options, Access::Shared)?
+    {
+        return Ok(Serves::Member(standing));
+    }
+    let view = open_media_for_service(volume, options)?.read_to_write()?;
+    Ok(Serves::Volume(siftfs_log::show_uuid(&view.header.volume)))
+}
+
+impl Serves {
+    /// Refuses what a member has not.
+    fn refuse_more(&self, a: &Device) -> Result<(), Failure> {
+        let more = [
+            ("--programs", a.programs.is_some()),
+            ("--log", a.parts.log.is_some()),
+            ("--record-area", a.parts.record_area.is_some()),
+        ];
+        match (self, more.iter().find(|(_, given)| *given)) {
+            (Self::Member(_), Some((flag, _))) => Err(Failure::plain(format!(
+                "{flag}: {} is one member of a striped volume: leave it out, and say it to the process that \
+                 serves all of them, siftfs device stripe:...",
+                a.volume.display()
+            ))
+            .with_code(USAGE)),
+            _ => Ok(()),
+        }
+    }
+
+    /// In words for people.
+    fn text(&self) -> String {
+        match self {
+            Self::Volume(uuid) => format!("device process of volume {uuid}"),
+            Self::Member(Standing::Free) => {
+                "storage of a member of a striped volume, of no set yet".into()
+            }
+            Self::Member(Standing::Of { set, index, count }) => format!(
+                "storage of member {} of {count} of the striped set {}",
+                index + 1,
+                siftfs_log::show_uuid(set)
+            ),
+        }
+    }
+
+    fn uuid(&self) -> Option<&str> {
+        match self {
+            Self::Volume(uuid) => Some(uuid),
+            Self::Member(_) => None,
+        }
+    }
+
+    /// Of which set it is which member, from 1; 0 for one of no set yet.
+    fn member(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Volume(_) => None,
+            Self::Member(Standing::Free) => Some(serde_json::json!({ "number": 0 })),
+            Self::Member(Standing::Of { set, index, count }) => Some(serde_json::json!({
+                "number": index + 1, "of": count, "set": siftfs_log::show_uuid(set),
+            })),
+        }
+    }
+}
+
+/// The server, of which nothing is open until a host comes.
+fn server(
+    a: &Device,
+    (volume, options): (PathBuf, OpenOptions),
+    serves: &Serves,
+    programs: Option<String>,
+) -> Result<Server, Failure> {
+    let (path, parts) = (volume.clone(), options.clone());
+    let mut names = vec![name_of(&a.volume)];
+    let storage: OpenStorage = match serves {
+        Serves::Volume(uuid) => {
+            names.push(uuid.clone());
+            Arc::new(move |access| open_media_for_host(&path, &parts, access))
+        }
+        Serves::Member(_) => Arc::new(move |access| {
+            let member = open_member(&path, &parts, access)?;
+            let (media, _) =
+                member.ok_or_else(|| Error::Refused("it is no member any more".into()))?;
+            Ok(media)
+        }),
+    };
+    // What is lost of a volume's members is waited for from now on.
+    let waits = options.waits.clone();
+    waits.begin();
+    let serving = ServerOptions {
+        replay: Replay { mode: a.replay, memory: a.memory },
+        names,
+        storage: Some(storage),
+        programs,
+        scratch: scratch(a)?,
+        workers: workers(a),
+        member: matches!(serves, Serves::Member(_)),
+        waits,
+        ..ServerOptions::default()
+    };
+    let open = move || open_media_for_host(&volume, &options, Access::Shared);
+    Ok(Server::new(Box::new(open), serving))
 }
 
 /// How programs are served.
@@ -121,18 +230,20 @@ fn doors(a: &Device, transport: &TransportOptions) -> Result<Doors, Failure> {
     Ok(Doors { hosts, programs: Some(programs) })
 }
 
-fn announce(a: &Device, uuid: &str, doors: &Doors) -> Result<(), Failure> {
+fn announce(a: &Device, serves: &Serves, doors: &Doors) -> Result<(), Failure> {
     let (address, programs) = (doors.hosts.address().to_string(), doors.programs());
     let volume = a.volume.display().to_string();
-    tracing::info!(volume, uuid, address, programs, "listening");
+    let what = serves.text();
+    tracing::info!(volume, what, address, programs, "listening");
     if a.json {
         let pid = std::process::id();
         let line = serde_json::json!({
-            "listening": address, "programs": programs, "volume": volume, "uuid": uuid, "pid": pid,
+            "listening": address, "programs": programs, "volume": volume, "uuid": serves.uuid(),
+            "member": serves.member(), "pid": pid,
         });
         output::say(line)?;
     } else {
-        output::say(format!("{volume}: device process of volume {uuid}, listening at {address}"))?;
+        output::say(format!("{volume}: {what}, listening at {address}"))?;
         if let Some(programs) = programs {
             output::say(format!("{volume}: programs are admitted at {programs}"))?;
         }
