@@ -175,7 +175,7 @@ impl DirectFile {
         let (file, set) =
             (self.opened.handle.into(), SetAttr { size: Some(size), ..SetAttr::default() });
         self.opened.shared.call(Request::SetAttr { file, set, times: true })?;
-        self.opened.given.store(true, Ordering::Release);
+        self.opened.given.note();
         Ok(())
     }
 
@@ -387,7 +387,7 @@ impl DirectFile {
             };
             let written = opened.shared.call(request).and_then(Reply::written);
             if !durable || lease.is_none() || written.is_err() {
-                opened.given.store(true, Ordering::Release);
+                opened.given.note();
             }
             match (written, lease) {
                 (Err(Error::Posix(libc::ESTALE)), Some(lease)) => return Err(Again::Lease(lease)),
@@ -413,11 +413,10 @@ impl DirectFile {
         if state.lease.is_none() {
             opened.goes_early(0);
         }
-        if opened.given.swap(false, Ordering::AcqRel) || state.lease.is_none() {
-            self.sync_host(true, false).map_err(|error| {
-                opened.given.store(true, Ordering::Release);
-                Again::Failed(error)
-            })?;
+        let given = opened.given.now();
+        if !opened.given.is_synced() || state.lease.is_none() {
+            self.sync_host(true, false).map_err(Again::Failed)?;
+            opened.given.synced(given);
         }
         Ok(())
     }
@@ -430,9 +429,10 @@ impl DirectFile {
         let covered = queue.map(Queue::covers);
         let volatile = owes || queue.is_some_and(|queue| !queue.is_flushed());
         let untold = self.opened.owes();
-        self.opened.given.store(false, Ordering::Release);
+        let given = self.opened.given.now();
         match self.sync_host(datasync, volatile || untold) {
             Ok(()) => {
+                self.opened.given.synced(given);
                 self.opened.settled();
                 if let (Some(queue), Some(covered)) = (queue, &covered) {
                     queue.covered(covered);
@@ -443,7 +443,6 @@ impl DirectFile {
                 Ok(())
             }
             Err(error) => {
-                self.opened.given.store(true, Ordering::Release);
                 // What was written may be lost with the grant, and is given to the host then. What
                 // an earlier grant told the host is not there to be given.
                 let lost = error.errno() == libc::EIO;

@@ -10,6 +10,7 @@
 
 mod atomic;
 mod file;
+mod given;
 mod lent;
 mod room;
 mod session;

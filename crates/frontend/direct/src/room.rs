@@ -122,13 +122,15 @@ pub(crate) struct Appends {
     writes: u64,
     /// There was little between the last two.
     small: bool,
+    /// There was a stream between them, whose next write is one of it.
+    streamed: bool,
     /// Room that is asked for next, in bytes.
     next: u64,
 }
 
 impl Default for Appends {
     fn default() -> Self {
-        Self { bytes: 0, writes: 0, small: false, next: ROOMS[0] }
+        Self { bytes: 0, writes: 0, small: false, streamed: false, next: ROOMS[0] }
     }
 }
 
@@ -142,18 +144,19 @@ impl Appends {
     /// What was written is made durable.
     pub fn synced(&mut self) {
         if self.bytes > 0 {
-            self.small = !self.is_much();
+            (self.small, self.streamed) = (!self.is_much(), self.is_stream());
         }
         (self.bytes, self.writes) = (0, 0);
     }
 
     /// Is this a stream, which goes to the target?
     pub fn is_stream(&self) -> bool {
-        self.is_much() || !self.small && self.writes > 1
+        self.is_much() || !self.small && (self.writes > 1 || self.streamed)
     }
 
     fn is_much(&self) -> bool {
-        self.bytes >= SMALL[usize::from(self.writes == 1)]
+        let [several, one] = SMALL;
+        self.bytes >= if self.writes == 1 { one } else { several }
     }
 
     /// The room to ask for, so that `beyond` bytes have place in it.

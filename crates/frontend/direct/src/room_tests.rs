@@ -82,6 +82,21 @@ fn a_stream_is_told_from_small_durable_appends() {
     assert!(appends.is_stream());
 }
 
+/// The room of a stream stays over its syncs.
+#[test]
+fn a_stream_goes_on_behind_a_sync() {
+    let mut appends = Appends::default();
+    for _ in 0..3 {
+        (0..20).for_each(|_| appends.note(SMALL[0] / 10));
+        appends.synced();
+        appends.note(100);
+        assert!(appends.is_stream(), "its first write behind a sync");
+    }
+    appends.synced();
+    appends.note(100);
+    assert!(!appends.is_stream(), "it was the last one");
+}
+
 /// One write is a round trip to the host whatever its length is, so it is a stream later.
 #[test]
 fn one_durable_write_is_small_for_longer() {

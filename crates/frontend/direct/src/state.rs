@@ -1,5 +1,6 @@
 //! What a program has of one file: its lease, the way to what is granted, and what is not durable.
 
+use crate::given::Given;
 use crate::room::Appends;
 use crate::session::{Shared, lock};
 use crate::way::{After, Lost, Way};
@@ -45,8 +46,8 @@ pub(crate) struct Opened {
     used: AtomicBool,
     /// Calls since the last grant that went to the host.
     pub beside: AtomicU64,
-    /// Something was given to the host since the last fsync began.
-    pub given: AtomicBool,
+    /// What was given to the host.
+    pub given: Given,
     /// What was written to the target may be lost, which was not told.
     in_doubt: AtomicBool,
     /// Something was written for the first time under a grant that has ended since, and the host is
@@ -536,7 +537,7 @@ impl Opened {
                     durable: false,
                 })
             });
-            self.given.store(true, Ordering::Release);
+            self.given.note();
             match again {
                 Ok(_) => undone = false,
                 // The lease has ended, too. Their callers do them again by another way.

@@ -206,9 +206,20 @@ pub fn name_of(volume: &Path) -> String {
 /// # Errors
 /// It names a target and no volume there, or keys are missing.
 pub fn open_options(volume: &Path, parts: &Parts) -> Result<OpenOptions, Failure> {
+    open_options_by(volume, parts, &Trust::default())
+}
+
+/// As [`open_options`], with what is known of the targets over TCP.
+///
+/// # Errors
+/// As [`open_options`].
+pub fn open_options_by(
+    volume: &Path,
+    parts: &Parts,
+    trust: &Trust,
+) -> Result<OpenOptions, Failure> {
     let Parts { log, record_area } = parts.clone();
-    let trust = Trust::default();
-    let (target, members) = (target::target(volume, &trust)?, target::members(volume, &trust)?);
+    let (target, members) = (target::target(volume, trust)?, target::members(volume, trust)?);
     Ok(OpenOptions { log, record_area_at: record_area, target, members, ..OpenOptions::default() })
 }
 

@@ -329,7 +329,7 @@ fn what_was_answered_outlives_kills() {
         let ends = round(&mut town, &mut ledgers, victim, &mut rng);
         println!("{victim:?}: {ends:?}");
         rounds += 1;
-        requests = at_target(&town).max(requests);
+        requests = at_target(&town.setup).max(requests);
     }
     let [syncs, commits] = [|ledger: &Ledger| ledger.syncs, |ledger: &Ledger| ledger.commits]
         .map(|of| ledgers.iter().map(of).sum::<u64>());

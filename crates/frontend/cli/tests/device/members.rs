@@ -108,7 +108,7 @@ fn members_are_killed_under_a_mount() {
                 file.write_all(&vec![kept as u8; 70_000]).unwrap();
                 file.sync_all().expect("a lost member is waited for");
                 kept += 1;
-                if kept % 8 == 0 {
+                if kept.is_multiple_of(8) {
                     siftfs(&["checkpoint", dir]).ok();
                 }
             }

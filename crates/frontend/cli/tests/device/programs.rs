@@ -132,6 +132,28 @@ fn programs_of_any_user() {
     ground.end();
 }
 
+/// A server reaches the storage at a target with the key, and by the fingerprint, that it is told.
+#[test]
+fn a_server_reaches_its_target_by_the_key_that_it_is_told() {
+    let (setup, dir) = (Setup::of_size("64M"), tempfile::tempdir().unwrap());
+    let keys = Keys::new(dir.path(), "role=host volumes=volume");
+    let admits = keys.admits();
+    let admits: Vec<&str> = admits.iter().map(|word| &**word).collect();
+    let target = Device::at(&setup, "tcp:127.0.0.1:0", setup.volume(), &admits);
+    let place = format!("target:{}/volume", target.address);
+    let listen = format!("unix:{}", dir.path().join("host.sock").display());
+    let (key, known) = (keys.file("client"), keys.file("known_servers"));
+    let words = ["--key", &key, "--known-servers", &known, "--fingerprint", keys.fingerprint()];
+    let log = dir.path().join("host.log");
+    let host = Server::serve(Path::new(SIFTFS), Path::new(&place), &listen, &log, &words).unwrap();
+    let volume = Volume::connect(host.address()).unwrap();
+    volume.create("/f", 0o600).unwrap().sync_all().unwrap();
+    volume.close().unwrap();
+    host.end().unwrap();
+    assert_eq!(target.end(Signal::TERM), 0);
+    setup.assert_plain_ext4();
+}
+
 /// Over TCP any key gets in whose line names the volume, and no token is had by that; the hosts'
 /// door is a host's.
 #[test]

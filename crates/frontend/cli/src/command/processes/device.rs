@@ -1,6 +1,6 @@
 //! `siftfs device`: the background work of a volume, in a process of its own.
 
-use crate::command::volume::{name_of, open_options};
+use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::cgroup;
 use crate::daemon::limits;
@@ -76,8 +76,7 @@ pub fn device(a: &Device) -> Outcome {
 /// How the volume is opened: its members at targets with the same key as hosts meet here.
 fn options(a: &Device, volume: &Path) -> Result<OpenOptions, Failure> {
     let (key, insecure) = (a.admit.key.clone(), a.admit.insecure);
-    let members = target::members(volume, &Trust { key, insecure, ..Trust::default() })?;
-    Ok(OpenOptions { members, ..open_options(volume, &a.parts)? })
+    open_options_by(volume, &a.parts, &Trust { key, insecure, ..Trust::default() })
 }
 
 /// What is served.

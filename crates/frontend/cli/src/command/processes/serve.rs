@@ -1,7 +1,7 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
 use crate::command::mount::LATE_FORGETS;
-use crate::command::volume::{name_of, open_options};
+use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
 use crate::daemon::listening::{self, Listening};
@@ -71,7 +71,7 @@ pub fn serve(a: &Serve) -> Outcome {
 }
 
 fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
-    let mut options = open_options(path, &a.parts)?;
+    let mut options = open_options_by(path, &a.parts, &trust(a))?;
     // Clients may be mounts.
     options.late_forgets = LATE_FORGETS;
     // The target does the background work of the volume that it has, unless another one is named.
@@ -86,16 +86,20 @@ fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
     opened.map_err(|e| Failure::about(&a.volume, e))
 }
 
-/// The process that does the background work.
-fn service(a: &Serve, address: Address) -> Result<ServicePlace, Failure> {
-    let options = TransportOptions::default();
-    let trust = Trust {
+/// What is known of the process that does the background work, and of the volume's targets.
+fn trust(a: &Serve) -> Trust {
+    Trust {
         key: a.admit.key.clone(),
         known_servers: a.known.known_servers.clone(),
         fingerprint: a.known.fingerprint,
         insecure: a.admit.insecure,
-    };
-    let secured = trust.secure(&address, &options, confirm()).map_err(Failure::plain)?;
+    }
+}
+
+/// The process that does the background work.
+fn service(a: &Serve, address: Address) -> Result<ServicePlace, Failure> {
+    let options = TransportOptions::default();
+    let secured = trust(a).secure(&address, &options, confirm()).map_err(Failure::plain)?;
     let connector = Arc::new(Dial { address, options, secured });
     Ok(ServicePlace { connector, fallback: None })
 }
