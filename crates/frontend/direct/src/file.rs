@@ -386,7 +386,9 @@ impl DirectFile {
                 None => Request::write(opened.handle, at, data),
             };
             let written = opened.shared.call(request).and_then(Reply::written);
-            if !durable || lease.is_none() || written.is_err() {
+            // A record is there as a whole, or its writer knows that it is not.
+            let some = written.is_ok() || !opened.shared.gives_records();
+            if some && (!durable || lease.is_none() || written.is_err()) {
                 opened.given.note();
             }
             match (written, lease) {
@@ -455,12 +457,15 @@ impl DirectFile {
     }
 
     /// fsync(2) by the host. It says once that something may be lost which was written under a
-    /// grant that was: of no concern where nothing was that had not been flushed.
+    /// grant that was: of no concern where nothing was that had not been flushed. It says the same
+    /// of a record that could not be taken in, which is of concern.
     fn sync_host(&self, datasync: bool, unflushed: bool) -> Result<()> {
-        let file = self.opened.handle.into();
-        let fsync = || self.opened.shared.call(Request::Fsync { file, datasync }).map(drop);
+        let opened = &self.opened;
+        let file = opened.handle.into();
+        let fsync = || opened.shared.call(Request::Fsync { file, datasync }).map(drop);
+        let concerns = unflushed || opened.shared.gives_records() && !opened.given.is_synced();
         match fsync() {
-            Err(Error::Posix(libc::EIO)) if !unflushed => fsync(),
+            Err(Error::Posix(libc::EIO)) if !concerns => fsync(),
             synced => synced,
         }
     }

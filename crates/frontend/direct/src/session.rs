@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     keep: Mutex<Duration>,
     /// See [`Session::patient`].
     patience: AtomicU64,
+    /// What is given is a record, of which an fsync alone tells that it was lost.
+    gives_records: bool,
     orders: Mutex<Sender<Order>>,
 }
 
@@ -75,7 +77,7 @@ impl Session {
         let (tell, told) = channel();
         let service = open(Arc::new(Recalls(Mutex::new(tell.clone()))))?;
         let finds = Box::new(move |target: &str| reach(target).map(Lines::new));
-        let shared = Shared::new(finds, service, tell);
+        let shared = Shared::new(finds, service, tell, false);
         let own = shared.clone();
         let thread = thread::Builder::new().name("siftfs-direct".into());
         let thread = thread.spawn(move || own.run(&told));
@@ -129,16 +131,36 @@ impl Drop for Session {
 }
 
 impl Shared {
-    fn new(reach: Finds, service: Arc<dyn FileService>, tell: Sender<Order>) -> Arc<Self> {
+    fn new(
+        reach: Finds,
+        service: Arc<dyn FileService>,
+        tell: Sender<Order>,
+        gives_records: bool,
+    ) -> Arc<Self> {
         let (lines, files, leased) = Default::default();
         let (keep, orders) = (Mutex::new(KEEP), Mutex::new(tell));
         let patience = AtomicU64::new(0);
-        Arc::new(Self { service, reach, lines, files, leased, keep, patience, orders })
+        Arc::new(Self {
+            service,
+            reach,
+            lines,
+            files,
+            leased,
+            keep,
+            patience,
+            gives_records,
+            orders,
+        })
     }
 
     /// A session that has no thread of its own: somebody else keeps and returns its leases.
     pub fn lent(finds: Finds, service: Arc<dyn FileService>) -> Arc<Self> {
-        Self::new(finds, service, channel().0)
+        Self::new(finds, service, channel().0, true)
+    }
+
+    /// May what was given be lost without its writer having been told?
+    pub fn gives_records(&self) -> bool {
+        self.gives_records
     }
 
     /// What a file's calls come to before anything is asked for.

@@ -537,7 +537,9 @@ impl Opened {
                     durable: false,
                 })
             });
-            self.given.note();
+            if again.is_ok() || !self.shared.gives_records() {
+                self.given.note();
+            }
             match again {
                 Ok(_) => undone = false,
                 // The lease has ended, too. Their callers do them again by another way.

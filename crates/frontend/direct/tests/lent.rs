@@ -31,15 +31,17 @@ struct One {
     /// The host is lost, which is told once.
     lost: AtomicBool,
     told: AtomicBool,
+    /// What was given could not be taken in, which the next fsync tells.
+    fails: AtomicBool,
 }
 
 impl One {
     fn of(v: &LocalVolume, name: &str) -> Arc<Self> {
         let session = v.holder(opening(), Arc::new(Nothing)).unwrap();
         let handle = open(&session, name);
-        let [over, lost, told] = [(); 3].map(|()| AtomicBool::new(false));
+        let [over, lost, told, fails] = [(); 4].map(|()| AtomicBool::new(false));
         let session = Mutex::new(Some(session));
-        Arc::new(Self { session, handle, over, lost, told })
+        Arc::new(Self { session, handle, over, lost, told, fails })
     }
 
     /// What a program is told whose host is lost, and who has no lease any more.
@@ -60,6 +62,9 @@ impl FileService for One {
     fn call(&self, cred: &Credentials, mut req: Request) -> Result<Reply> {
         if self.lost.load(Ordering::Acquire) {
             return self.lost(&req);
+        }
+        if matches!(req, Request::Fsync { .. }) && self.fails.swap(false, Ordering::AcqRel) {
+            return Err(errno(libc::EIO));
         }
         if self.over.load(Ordering::Acquire) {
             match req {
@@ -171,7 +176,8 @@ fn what_a_host_had_heard_of_is_not_in_doubt() {
     for overwrites in [false, true] {
         let mut town = Town::new();
         if overwrites {
-            town.file.write_at(4096, &[7; 8192]).unwrap();
+            // Blocks that were granted as room: nothing of this is a record.
+            town.file.write_at(81_920, &[7; 8192]).unwrap();
         }
         town.host_dies();
         let file = &town.file;
@@ -180,6 +186,30 @@ fn what_a_host_had_heard_of_is_not_in_doubt() {
             assert_ne!(errno_of(synced), libc::EIO, "overwrites: {overwrites}");
         }
         assert_eq!(errno_of(file.give_up()), 0, "overwrites: {overwrites}");
+    }
+}
+
+/// A record that could not be taken in is lost, and a sync tells that, once, whatever was flushed
+/// at the target.
+#[test]
+fn a_record_that_is_lost_is_told_once() {
+    let town = Town::new();
+    let file = &town.file;
+    // After the last write of the stream these are little, and go to the host.
+    for _ in 0..3 {
+        file.append(&[5; 100]).unwrap();
+        file.sync_data().unwrap();
+    }
+    for whole in [false, true] {
+        let sync = || if whole { file.sync_all() } else { file.sync_data() };
+        file.append(&[6; 100]).unwrap();
+        town.one.fails.store(true, Ordering::Release);
+        assert_eq!(errno_of(sync()), libc::EIO, "sync_all: {whole}");
+        assert!(!town.one.fails.load(Ordering::Acquire), "the host was asked");
+        assert_eq!(errno_of(sync()), 0, "sync_all: {whole}");
+        // Nothing was given since: what the host says is of a grant that was.
+        town.one.fails.store(true, Ordering::Release);
+        assert_eq!(errno_of(file.sync_all()), 0, "sync_all: {whole}");
     }
 }
 
