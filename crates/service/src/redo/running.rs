@@ -72,8 +72,8 @@ impl Running {
         Ok(())
     }
 
-    /// This many bytes more are to come to a transaction that is there: they get their memory, if it
-    /// may have them.
+    /// This many bytes more are to come to a transaction that is there: they get their memory, if
+    /// it may have them.
     pub fn expect(&mut self, (owner, id): (u64, u64), bytes: usize, most: usize) {
         let writes = self.of.get_mut(&owner).and_then(|own| own.get_mut(&id));
         if let Some(writes) = writes.filter(|w| w.data.len().saturating_add(bytes) <= most) {
