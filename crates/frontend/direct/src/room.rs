@@ -122,7 +122,7 @@ pub(crate) struct Appends {
     writes: u64,
     /// There was little between the last two.
     small: bool,
-    /// There was a stream between them, whose next write is one of it.
+    /// There was a stream between the last two syncs: the next write continues it.
     streamed: bool,
     /// Room that is asked for next, in bytes.
     next: u64,

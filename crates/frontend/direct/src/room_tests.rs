@@ -97,7 +97,8 @@ fn a_stream_goes_on_behind_a_sync() {
     assert!(!appends.is_stream(), "it was the last one");
 }
 
-/// One write is a round trip to the host whatever its length is, so it is a stream later.
+/// A single write costs one round trip to the host whatever its length is, so more bytes of it
+/// count as little.
 #[test]
 fn one_durable_write_is_small_for_longer() {
     let mut appends = Appends::default();

@@ -87,7 +87,7 @@ impl Log {
         means.counters.direct.fetch_sub(direct, Relaxed);
         if let Err(error) = returned {
             tracing::warn!(ino = *ino, %error, "a lease was over before it was given back");
-            // One that the Runtime has ended by itself was ended in order.
+            // A lease that the Runtime has ended by itself was ended in order.
             leased.in_doubt = leased.direct && error.errno() != libc::ESTALE;
         }
     }

@@ -26,7 +26,7 @@ pub(crate) const NO_VOLUME: &str = "this process serves one member of a striped 
 pub(crate) struct MemberSession {
     device: Arc<dyn Device>,
     access: Access,
-    /// It was of no set when it was opened: `siftfs mkfs` makes it one's.
+    /// The member was of no set when it was opened: `siftfs mkfs` may write its label.
     free: bool,
     roles: RwLock<Vec<Role>>,
 }

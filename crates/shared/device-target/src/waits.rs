@@ -24,7 +24,7 @@ impl Waits {
     }
 }
 
-/// One and the same.
+/// Copies of one value are equal, and no others.
 impl PartialEq for Waits {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -383,7 +383,7 @@ impl Lender {
             synced?;
             self.shared.kept.synced(ino, next);
         }
-        // It may have ended meanwhile: then the grant has, too.
+        // The lease may have ended meanwhile; then the grant has ended, too.
         if let Some(leased) = self.lock().leases.get_mut(&lease) {
             leased.granted = true;
         }
