@@ -44,7 +44,7 @@ impl One {
         Arc::new(Self { session, handle, over, lost, told, fails })
     }
 
-    /// What a program is told whose host is lost, and who has no lease any more.
+    /// What the program is told when its host is lost, and its lease with it.
     fn lost(&self, req: &Request) -> Result<Reply> {
         let stale = match req {
             Request::Fsync { .. } => self.told.swap(true, Ordering::AcqRel),
@@ -89,6 +89,17 @@ impl FileService for One {
     }
 }
 
+/// A new file as a program has it, its service, and another session of the host.
+fn lent(v: &LocalVolume) -> (DirectFile, Arc<One>, Arc<dyn FileService>) {
+    let other = user(v);
+    let new = Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 };
+    let (_, handle) = ask(&other, new).created().unwrap();
+    ask(&other, Request::Release { handle });
+    let one = One::of(v, "f");
+    let finds = Box::new(|target: &str| reach(target).map(Lines::new));
+    (DirectFile::lent(finds, one.clone()), one, other)
+}
+
 /// A file of a new volume, and all that it needs.
 struct Town {
     file: DirectFile,
@@ -104,13 +115,7 @@ impl Town {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::start(volume(48 << 20), Way::Unix, dir.path());
         let v = host(&machine);
-        let other = user(&v);
-        let new = Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 };
-        let (_, handle) = ask(&other, new).created().unwrap();
-        ask(&other, Request::Release { handle });
-        let one = One::of(&v, "f");
-        let finds = Box::new(|target: &str| reach(target).map(Lines::new));
-        let file = DirectFile::lent(finds, one.clone());
+        let (file, one, _) = lent(&v);
         for byte in 1..4 {
             file.append(&[byte; 40_000]).unwrap();
         }
@@ -220,13 +225,7 @@ fn an_append_is_cut_at_the_border_of_a_grant() {
     let dir = tempfile::tempdir().unwrap();
     let machine = Machine::start(volume(48 << 20), Way::Unix, dir.path());
     let v = host(&machine);
-    let other = user(&v);
-    let new = Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 };
-    let (_, handle) = ask(&other, new).created().unwrap();
-    ask(&other, Request::Release { handle });
-    let one = One::of(&v, "f");
-    let finds = Box::new(|target: &str| reach(target).map(Lines::new));
-    let file = DirectFile::lent(finds, one.clone());
+    let (file, one, other) = lent(&v);
     let mut model = Vec::new();
     // A stream, for which there is room behind its end.
     for byte in 1..4 {
