@@ -39,7 +39,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick pages test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -58,11 +58,17 @@ run:
 	"$(BUILT)/siftfs-demo"
 
 # What needs neither root nor apt, for every change on the way: minutes after a first build.
-QUICK = house base log ext4 service runtime model protocol
-quick:
+QUICK = base log ext4 service runtime model protocol
+quick: pages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked $(RDMA) -- -D warnings
 	$(CARGO) test --locked --quiet $(QUICK:%=-p siftfs-%) -p siftfs
+
+# All that reads pages, help texts and comments: what they name is there, and each command line is understood. For a
+# change of words alone, which breaks these tests and no other.
+pages:
+	$(CARGO) test --workspace --locked --quiet $(RDMA) --test pages --test numbers --test beside --test rules --bin siftfs
+	$(CARGO) test --locked --quiet -p siftfs-house -p siftfs-status
 
 # Every test. Fails, and says why, where it may not mount.
 test: check-env lint
