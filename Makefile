@@ -11,6 +11,7 @@ KILLS ?= --for 10m
 USERS ?= --for 10m
 INTRUDERS ?= --for 10m
 GUEST ?=
+RBD ?=
 
 # Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
 # in /sbin.
@@ -39,17 +40,20 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick pages test test-long test-modes test-guest test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick pages test test-long test-modes test-guest test-rbd test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
-# Addresses of RDMA, where the header of libibverbs-dev is. The library is loaded at run time.
+# Addresses of RDMA, where the header of libibverbs-dev is, and images of Ceph, where those of librbd-dev are. The
+# libraries are loaded at run time.
 VERBS = /usr/include/infiniband/verbs.h
-RDMA = $(shell [ ! -e $(VERBS) ] || echo --features siftfs-cli/rdma)
+LIBRBD = /usr/include/rbd/librbd.h
+FEATURES = $(shell [ ! -e $(VERBS) ] || echo --features siftfs-cli/rdma) $(shell [ ! -e $(LIBRBD) ] || echo --features siftfs-cli/rbd)
 
 build:
 	@[ -e $(VERBS) ] && echo "with RDMA" || echo "without RDMA: there is no $(VERBS) (libibverbs-dev)"
-	SIFTFS_LIBDIR="$(LIBDIR)" $(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi -p siftfs-preload $(RDMA)
+	@[ -e $(LIBRBD) ] && echo "with images of Ceph" || echo "without images of Ceph: there is no $(LIBRBD) (librbd-dev)"
+	SIFTFS_LIBDIR="$(LIBDIR)" $(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi -p siftfs-preload $(FEATURES)
 
 # A real job on a real volume, with a crash in the middle, checked in every respect.
 run:
@@ -61,27 +65,29 @@ run:
 QUICK = base log ext4 service runtime model protocol
 quick: pages
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked $(RDMA) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
 	$(CARGO) test --locked --quiet $(QUICK:%=-p siftfs-%) -p siftfs
 
 # All that reads pages, help texts and comments: what they name is there, and each command line is understood. For a
 # change of words alone, which breaks these tests and no other.
 pages:
-	$(CARGO) test --workspace --locked --quiet $(RDMA) --test pages --test numbers --test beside --test rules --bin siftfs
+	$(CARGO) test --workspace --locked --quiet $(FEATURES) --test pages --test numbers --test beside --test rules --bin siftfs
 	$(CARGO) test --locked --quiet -p siftfs-house -p siftfs-status
 
 # Every test. Fails, and says why, where it may not mount.
 test: check-env lint
-	$(CARGO) test --workspace --locked --no-fail-fast $(RDMA)
+	scripts/install-deps.sh rbd
+	$(CARGO) test --workspace --locked --no-fail-fast $(FEATURES)
 	scripts/install-deps.sh guest
 	testing/guest/run.sh "$(BUILT:release=debug)" area_on_a_pmr
 
 # The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills. Then each request
 # loop and each cache mode, and the guests.
 test-long: check-env
-	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked $(RDMA)
+	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked $(FEATURES)
 	CARGO="$(CARGO)" scripts/test-modes.sh --release
 	$(MAKE) test-guest
+	$(MAKE) test-rbd RBD="--seconds 120"
 
 # All tests of the mount by each request loop (device, ring) and under each cache mode (writethrough, writeback); then
 # with the library of `siftfs accel` loaded, on mounts that others may be beside, and on mounts of served volumes.
@@ -95,11 +101,19 @@ test-modes: check-env
 test-guest:
 	scripts/install-deps.sh
 	scripts/install-deps.sh guest
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-ceto-bench $(RDMA)
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-ceto-bench $(FEATURES)
 	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
 	$(CARGO) build --release --locked -p siftfs-preload --lib --example append_synced
 	$(CARGO) build --release --locked -p siftfs-remote-bench
 	testing/guest/run.sh "$(BUILT)" $(GUEST)
+
+# Volumes on a Ceph cluster that runs on this machine's loopback, under deaths of its daemons and of SiftFS's processes.
+# RBD="--seconds 600", RBD="stopped gone": these cases alone.
+test-rbd: check-env
+	scripts/install-deps.sh rbd
+	$(CARGO) build --release --locked -p siftfs-cli --features siftfs-cli/rbd
+	$(CARGO) build --release --locked -p siftfs-rbd-tests
+	"$(BUILT)/siftfs-rbd" $(RBD)
 
 # Host and device processes killed under load, for as long as one likes.
 kills: check-env
@@ -198,7 +212,7 @@ deny:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked $(RDMA) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
 	  $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 	$(CARGO) test --quiet --locked -p siftfs-house

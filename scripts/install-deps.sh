@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the system programs that are missing, with apt. Does nothing when all are there.
 # With the argument "apps" also the software that `make test-apps` runs, with "bench" what `make bench` measures, with
-# "guest" what `make test-guest` boots a virtual machine with, with "integrations" what `make integrations` builds with.
+# "guest" what `make test-guest` boots a virtual machine with, with "rbd" the cluster of `make test-rbd`, with
+# "integrations" what `make integrations` builds with.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -41,6 +42,8 @@ python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-ven
 [ -e /usr/lib/x86_64-linux-gnu/libleveldb.so.1d ] || missing="$missing libleveldb1d"
 # For addresses of RDMA (the feature `rdma`), which nothing needs that is without them.
 [ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
+# For images of Ceph (the feature `rbd`), likewise.
+[ -e /usr/include/rbd/librbd.h ] || missing="$missing librbd-dev"
 if [ "${1:-}" = apps ]; then
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
     ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || missing="$missing postgresql"
@@ -60,6 +63,12 @@ if [ "${1:-}" = apps ]; then
     need tclsh tcl
     [ -e /usr/lib/tcl8.6/tclConfig.sh ] || missing="$missing tcl8.6-dev"
     need dpkg-source dpkg-dev
+fi
+if [ "${1:-}" = rbd ]; then
+    need ceph-mon ceph-mon
+    need ceph-osd ceph-osd
+    need ceph ceph-common
+    need rbd ceph-common
 fi
 if [ "${1:-}" = bench ]; then
     need db_bench rocksdb-tools

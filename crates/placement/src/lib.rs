@@ -5,6 +5,7 @@ mod device;
 mod link;
 mod mount;
 mod options;
+mod storage;
 mod volume;
 
 pub use device::calls::DeviceEnd;
@@ -25,6 +26,7 @@ pub use options::{
     RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
+pub use siftfs_device_rbd::{RbdPlace, is_rbd};
 pub use siftfs_device_stripe::{
     Standing, StripePlace, StripedDevice, is_at_target, parts_of, principal,
 };

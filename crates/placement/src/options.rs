@@ -45,6 +45,9 @@ pub struct MkfsOptions {
     pub redo_lane: Option<u64>,
     /// Give the area's file blocks for all of it now, so that no later write can lack space below.
     pub reserve: bool,
+    /// The volume may lose its newest fsyncs with this machine: its log may lie here while its area
+    /// lies on a cluster.
+    pub log_may_die: bool,
     /// Overwrite an existing file system.
     pub force: bool,
 }
@@ -90,6 +93,9 @@ pub struct OpenOptions {
     pub record_read_back: Duration,
     /// Keep no access times.
     pub noatime: bool,
+    /// Fence a living owner of the volume's images: an administrator says that this process takes
+    /// the volume over.
+    pub take_over: bool,
     /// Refuse every change.
     pub read_only: bool,
     /// Direct I/O on files.
@@ -157,6 +163,7 @@ impl Default for OpenOptions {
             record_area_at: None,
             record_read_back: Duration::ZERO,
             noatime: false,
+            take_over: false,
             read_only: false,
             direct: true,
             uring: true,

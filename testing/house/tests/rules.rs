@@ -23,6 +23,7 @@ const LAYERS: [&[&str]; 9] = [
         "shared/calls",
         "shared/volume",
         "shared/registry",
+        "shared/device-rbd",
         "shared/device-stripe",
         "fsck",
     ],

@@ -11,7 +11,7 @@ use crate::options::{OpenOptions, Progress, Threads};
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
 use crate::volume::members::Reached;
 use siftfs_base::{Clock, Error, Result};
-use siftfs_device::Role;
+use siftfs_device::{Device, DeviceInfo, Role};
 use siftfs_device_target::{Target, TargetPlace};
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
@@ -19,8 +19,8 @@ use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -274,6 +274,19 @@ impl LocalVolume {
         self.places.log.as_deref()
     }
 
+    /// Describes the devices: the area's, then those of a log elsewhere and of a record area. Does
+    /// not wait for the volume.
+    pub fn devices(&self) -> impl Fn() -> Vec<DeviceInfo> + Send + Sync + use<> {
+        let Media { area, log, bytes } = &self.media;
+        // When the volume is closed, they are gone.
+        let all: Vec<Weak<dyn Device>> = [Some(area), log.as_ref(), bytes.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Arc::downgrade)
+            .collect();
+        move || all.iter().filter_map(|device| Some(device.upgrade()?.describe())).collect()
+    }
+
     /// The place of a record area, opened by name, that promises nothing over a power cut.
     pub fn volatile_place(&self) -> Option<String> {
         let described = self.media.bytes.as_ref()?.describe();
@@ -390,7 +403,11 @@ impl LocalVolume {
     /// `siftfs recover` brings back everything that was.
     pub fn close(mut self) -> Result<()> {
         let (target, reached) = (self.target.take(), self.reached.clone());
+        let media = self.media.clone();
         let closed = self.close_volume();
+        if closed.is_ok() {
+            media.devices().for_each(|device| device.finish());
+        }
         if let Some(target) = target {
             target.close();
         }

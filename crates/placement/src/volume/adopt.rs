@@ -2,14 +2,15 @@
 
 use crate::mount::open::Volume;
 use crate::options::{MkfsOptions, MkfsReport, OpenOptions, Progress};
+use crate::storage::open_alone;
 use crate::volume::find;
 use crate::volume::layout::write_log;
 use crate::volume::marker;
 use crate::volume::media::open_media;
-use crate::volume::mkfs::with_places;
+use crate::volume::mkfs::{refuse_what_would_die, with_places};
 use crate::volume::place::{new_log, require_apart};
 use siftfs_base::{BLOCK_BYTES, Clock, Error, Result, SystemClock};
-use siftfs_device::{Device, FileOptions, RegionDesc, RegionKind, Storage, open_exclusive};
+use siftfs_device::{Device, RegionDesc, RegionKind, Storage};
 use siftfs_device_stripe::StripePlace;
 use siftfs_ext4::{Fs, set_own_bytes};
 use siftfs_log::{LINK_LEN, show_uuid};
@@ -51,12 +52,13 @@ pub fn adopt(
         return Err(Error::Refused(what.into()));
     }
     require_apart(path, log)?;
-    let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
+    refuse_what_would_die(path, &MkfsOptions { log: Some(log.to_owned()), ..opts.clone() })?;
+    let area = open_alone(path)?;
     let len = adoptable(&area)?;
     let opts = MkfsOptions { log: Some(log.to_path_buf()), ..opts.clone() };
     with_places(path, &opts, |opts, bytes| {
         let (log, layout) = new_log(log, len, opts)?;
-        write_log(&Media::split(area, Arc::new(log)).with_bytes(bytes), &layout, progress)
+        write_log(&Media::split(area, log).with_bytes(bytes), &layout, progress)
     })
 }
 

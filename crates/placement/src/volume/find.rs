@@ -5,10 +5,13 @@
 //! right UUID is taken for the log; whether it is the right *state* of it is judged when it is read
 //! (rule R16). What is remembered is a hint and never believed.
 
+use crate::storage::{self, How};
 use siftfs_base::{BLOCK_SIZE, Error, Result};
 use siftfs_device::{BytePlace, Device};
+use siftfs_device_rbd::{RbdPlace, is_rbd};
 use siftfs_device_stripe::principal;
 use siftfs_log::{AreaLink, HEADER_LEN, StaticHeader, show_uuid};
+use siftfs_wire::Access;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -43,7 +46,8 @@ pub(crate) fn link_of(area: &dyn Device) -> Result<Option<AreaLink>> {
 /// `Refused` if several devices hold it, as a copy does.
 pub(crate) fn find_log(volume: &Path, link: &AreaLink) -> Result<Option<PathBuf>> {
     let wanted = |path: &PathBuf| holds_log(path, &link.volume);
-    if let Some(path) = remembered(link).filter(wanted) {
+    // Opening an image says more of what is wrong with it than that it is not found.
+    if let Some(path) = remembered(link).filter(|path| is_rbd(path) || wanted(path)) {
         return Ok(Some(path));
     }
     let mut beside = OsString::from(principal(volume));
@@ -67,6 +71,9 @@ pub(crate) fn find_log(volume: &Path, link: &AreaLink) -> Result<Option<PathBuf>
 
 /// Is the log with this UUID there?
 fn holds_log(path: &Path, uuid: &[u8; 16]) -> bool {
+    if is_rbd(path) {
+        return image_holds_log(path, uuid);
+    }
     let usable = |t: fs::FileType| t.is_file() || t.is_block_device();
     if !fs::metadata(path).is_ok_and(|m| usable(m.file_type())) {
         return false;
@@ -79,12 +86,27 @@ fn holds_log(path: &Path, uuid: &[u8; 16]) -> bool {
     [Some(0), end].into_iter().flatten().any(|at| header_at(&file, at, uuid))
 }
 
+/// As [`holds_log`], for an image.
+fn image_holds_log(path: &Path, uuid: &[u8; 16]) -> bool {
+    let opened = storage::open(path, How::usual(Access::ReadOnly));
+    let Ok(image) = opened.inspect_err(|error| tracing::debug!(%error, "no log here")) else {
+        return false;
+    };
+    let end = image.size().checked_sub(HEADER_LEN);
+    [Some(0), end].into_iter().flatten().any(|at| {
+        let mut block = [0; BLOCK_SIZE];
+        image.read(at, &mut block).is_ok() && is_header(&block, at, uuid)
+    })
+}
+
 fn header_at(file: &File, offset: u64, uuid: &[u8; 16]) -> bool {
     let mut block = [0; BLOCK_SIZE];
-    if file.read_exact_at(&mut block, offset).is_err() {
-        return false;
-    }
-    matches!(StaticHeader::decode(&block),
+    file.read_exact_at(&mut block, offset).is_ok() && is_header(&block, offset, uuid)
+}
+
+/// Is this the header, at this offset, of the log with this UUID?
+fn is_header(block: &[u8; BLOCK_SIZE], offset: u64, uuid: &[u8; 16]) -> bool {
+    matches!(StaticHeader::decode(block),
         Ok(h) if h.external_log() && h.volume == *uuid && h.header_offsets.contains(&offset))
 }
 
@@ -126,7 +148,7 @@ fn remembered(link: &AreaLink) -> Option<PathBuf> {
 
 fn absolute(bytes: Vec<u8>) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(bytes));
-    (path.is_absolute() && path.as_os_str().len() <= MAX_PATH).then_some(path)
+    ((path.is_absolute() || is_rbd(&path)) && path.as_os_str().len() <= MAX_PATH).then_some(path)
 }
 
 /// Where the record area of the volume with this UUID was.
@@ -144,7 +166,10 @@ pub(crate) fn remembered_area(volume: &[u8; 16]) -> Option<BytePlace> {
 /// Remembers where the log with this UUID (as text) is. A hint for later: that it cannot be written
 /// is no error.
 pub(crate) fn remember(uuid: &str, log: &Path) {
-    let path = log.canonicalize();
+    let path = match RbdPlace::parse(log) {
+        Some(Ok(place)) => place.absolute().map(|place| PathBuf::from(place.to_string())),
+        _ => log.canonicalize(),
+    };
     let written = path.and_then(|path| note(LOGS, uuid, path.as_os_str().as_bytes()));
     if let Err(error) = written {
         tracing::debug!(%error, "the log's place is not remembered; --log will be needed");

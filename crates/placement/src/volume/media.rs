@@ -1,13 +1,12 @@
 //! Opening the devices that a volume lies on, its log's and its record area's among them.
 
 use crate::options::OpenOptions;
+use crate::storage::{self, How};
 use crate::volume::members::{Reached, open_members};
 use crate::volume::record_area::{self, Access};
 use crate::volume::{find, place};
 use siftfs_base::{Error, Result};
-use siftfs_device::{
-    ByteDevice, BytePlace, Device, FileDevice, FileOptions, open_exclusive, open_for_service,
-};
+use siftfs_device::{ByteDevice, BytePlace, Device};
 use siftfs_device_stripe::{Standing, StripePlace, StripedDevice, is_member, parts_of};
 use siftfs_device_target::{Opened, Target, TargetPlace};
 use siftfs_log::{EpochKey, HostState};
@@ -183,19 +182,9 @@ pub fn open_member(
     opts: &OpenOptions,
     access: StorageAccess,
 ) -> Result<Option<(Media, Standing)>> {
-    let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
-    let device = open_file(path, options, access)?;
-    let standing = Standing::of(&device)?;
-    Ok(standing.map(|standing| (Media::from(Arc::new(device) as Arc<dyn Device>), standing)))
-}
-
-/// Opens a file or block device of this machine.
-fn open_file(path: &Path, options: FileOptions, access: StorageAccess) -> Result<FileDevice> {
-    match access {
-        StorageAccess::Alone => open_exclusive(path, true, options),
-        StorageAccess::ReadOnly => open_exclusive(path, false, options),
-        StorageAccess::Shared => open_for_service(path, options),
-    }
+    let device = storage::open(path, How::of(opts, access))?;
+    let standing = Standing::of(&*device)?;
+    Ok(standing.map(|standing| (Media::from(device), standing)))
 }
 
 /// The devices of blocks, exclusively, and where the log is.
@@ -220,8 +209,7 @@ pub fn open_media_for_service(path: &Path, opts: &OpenOptions) -> Result<Media> 
 }
 
 fn with_log(path: &Path, opts: &OpenOptions, access: StorageAccess) -> Result<Blocks> {
-    let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
-    let open = |path: &Path| open_file(path, options, access);
+    let open = |path: &Path| storage::open(path, How::of(opts, access));
     let stripes = StripePlace::parse(path).transpose()?;
     let stripes = stripes.map(|place| open_members(&place, open, opts, access)).transpose()?;
     let (stripes, reached) = stripes.map_or((None, Reached::default()), |(striped, reached)| {
@@ -229,7 +217,7 @@ fn with_log(path: &Path, opts: &OpenOptions, access: StorageAccess) -> Result<Bl
     });
     let area: Arc<dyn Device> = match &stripes {
         Some(striped) => striped.clone(),
-        None => Arc::new(open(path)?),
+        None => open(path)?,
     };
     if stripes.is_none() && is_member(&*area)? {
         return Err(Error::Refused(A_MEMBER.into()));
@@ -245,7 +233,7 @@ fn with_log(path: &Path, opts: &OpenOptions, access: StorageAccess) -> Result<Bl
     };
     let device = open(&log)?;
     tracing::debug!(log = %log.display(), "the log lies elsewhere");
-    let media = Media::split(area, Arc::new(device));
+    let media = Media::split(area, device);
     Ok(Blocks { media, log: Some(log), stripes, reached })
 }
 

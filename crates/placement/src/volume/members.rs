@@ -4,7 +4,7 @@ use crate::options::{OpenOptions, Progress};
 use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::place::same_storage;
 use siftfs_base::{Error, Result};
-use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive};
+use siftfs_device::{Device, FileOptions, open_exclusive};
 use siftfs_device_stripe::{
     DATA_BEGIN, Member, StripePlace, StripedDevice, is_at_target, set_free,
 };
@@ -48,7 +48,7 @@ impl Reached {
 /// What `open` says, and each target; else as [`StripedDevice::open`].
 pub(crate) fn open_members(
     place: &StripePlace,
-    open: impl Fn(&Path) -> Result<FileDevice>,
+    open: impl Fn(&Path) -> Result<Arc<dyn Device>>,
     opts: &OpenOptions,
     access: Access,
 ) -> Result<(StripedDevice, Reached)> {
@@ -69,12 +69,12 @@ pub(crate) fn members(
     place: &StripePlace,
     known: &[TargetPlace],
     access: Access,
-    open: impl Fn(&Path) -> Result<FileDevice>,
+    open: impl Fn(&Path) -> Result<Arc<dyn Device>>,
 ) -> Result<(Vec<Member>, Reached)> {
     let (mut members, mut reached) = (Vec::new(), Reached::default());
     for (at, path) in place.members().iter().enumerate() {
         let device: Arc<dyn Device> = match is_at_target(path) {
-            false => Arc::new(open(path)?),
+            false => open(path)?,
             true => {
                 let target = open_at_target(path, known, access)?;
                 reached.0.push((at, target.clone()));

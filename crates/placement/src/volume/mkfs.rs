@@ -2,6 +2,7 @@
 //! lanes are laid out behind it, or on a device of their own, and written once.
 
 use crate::options::{MkfsOptions, MkfsReport, Progress, Shortage};
+use crate::storage::{open_alone, refuse_what_dies};
 use crate::volume::child::{Child, sensible_work};
 use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::{Layout, write_log};
@@ -12,6 +13,7 @@ use crate::volume::stripes;
 use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive, reserve_blocks};
+use siftfs_device_rbd::is_rbd;
 use siftfs_device_stripe::StripePlace;
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
 use siftfs_volume::Media;
@@ -71,6 +73,10 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
     if let Some(log) = &opts.log {
         require_apart(path, log)?;
     }
+    refuse_what_would_die(path, opts)?;
+    if is_rbd(path) {
+        return mkfs_image(path, opts, progress);
+    }
     let size = volume_size(path, opts)?;
     with_places(path, opts, |opts, bytes| {
         let (log, layout) = match &opts.log {
@@ -82,11 +88,50 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
         let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
         let media = match log {
             None => Media::from(area),
-            Some(log) => Media::split(area, Arc::new(log)),
+            Some(log) => Media::split(area, log),
         };
         let report = write_log(&media.with_bytes(bytes), &layout, progress)?;
         Ok(MkfsReport { shortage: shortage(path)?, ..report })
     })
+}
+
+/// As [`mkfs`], on an image, which is there. All of its area is written by this process.
+fn mkfs_image(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<MkfsReport> {
+    if opts.reserve {
+        let what = "--reserve is for files: rbd create --thick-provision does it for an image";
+        return Err(Error::Refused(what.into()));
+    }
+    let area = open_alone(path)?;
+    let have = area.size();
+    let size = opts.size.unwrap_or(have);
+    if size > have {
+        return Err(Error::Refused(format!("the image has {have} bytes, fewer than asked for")));
+    }
+    refuse_existing(&*area, opts.force)?;
+    with_places(path, opts, |opts, bytes| {
+        let (media, layout) = match &opts.log {
+            None => (Media::from(area.clone()), Layout::together(size, opts)?),
+            Some(log) => {
+                let (log, layout) = new_log(log, size, opts)?;
+                (Media::split(area.clone(), log), layout)
+            }
+        };
+        progress("making the ext4 area", 0, size);
+        copy_area(&area, &layout, opts)?;
+        write_log(&media.with_bytes(bytes), &layout, progress)
+    })
+}
+
+/// Refuses a log or a record area of this machine for a volume that outlives the machine.
+pub(crate) fn refuse_what_would_die(path: &Path, opts: &MkfsOptions) -> Result<()> {
+    if let Some(log) = &opts.log {
+        refuse_what_dies(path, "the log", log, opts.log_may_die)?;
+    }
+    if let Some(area) = &opts.record_area_at {
+        let area = area.to_string();
+        refuse_what_dies(path, "the record area", Path::new(&area), opts.log_may_die)?;
+    }
+    Ok(())
 }
 
 /// What a sparse file may come to need, and what there is less of.

@@ -1,18 +1,24 @@
 //! The file or device that a new log goes to.
 
 use crate::options::MkfsOptions;
+use crate::storage::{is_same_image, open_alone};
 use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::Layout;
 use siftfs_base::{Error, Result};
-use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive, preallocate};
+use siftfs_device::{Device, preallocate};
+use siftfs_device_rbd::is_rbd;
 use siftfs_device_stripe::{StripePlace, is_at_target, parts_of};
 use siftfs_log::show_uuid;
 use siftfs_volume::read_log_header;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Are both the same file or the same block device, whatever they are called?
 pub(crate) fn same_storage(a: &Path, b: &Path) -> bool {
+    if is_rbd(a) && is_rbd(b) {
+        return is_same_image(a, b);
+    }
     let (Ok(x), Ok(y)) = (std::fs::metadata(a), std::fs::metadata(b)) else {
         // One of them is still to be made: two names may lead to the same new file.
         return std::path::absolute(a).ok() == std::path::absolute(b).ok();
@@ -50,16 +56,20 @@ fn about(log: &Path, e: &Error) -> Error {
     Error::Refused(format!("log {}: {e}", log.display()))
 }
 
-/// Opens the file (made if missing) or block device for a new log, exclusively, and lays the log of
+/// Opens the file (made if missing), block device or image for a new log, exclusively, and lays the log of
 /// a file system of `area` bytes out on it. A size that does not fit is refused before anything is
 /// made.
-pub(crate) fn new_log(log: &Path, area: u64, opts: &MkfsOptions) -> Result<(FileDevice, Layout)> {
+pub(crate) fn new_log(
+    log: &Path,
+    area: u64,
+    opts: &MkfsOptions,
+) -> Result<(Arc<dyn Device>, Layout)> {
     let meta = std::fs::metadata(log).ok();
-    let there = meta.as_ref().is_some_and(|m| !m.is_file() || m.len() > 0);
-    if there {
-        let dev = open_exclusive(log, true, FileOptions::default())?;
-        refuse_used(&dev, opts.force).map_err(|e| about(log, &e))?;
-        if meta.is_some_and(|m| !m.is_file()) {
+    let whole = is_rbd(log) || meta.as_ref().is_some_and(|m| !m.is_file());
+    if whole || meta.as_ref().is_some_and(|m| m.len() > 0) {
+        let dev = open_alone(log)?;
+        refuse_used(&*dev, opts.force).map_err(|e| about(log, &e))?;
+        if whole {
             let have = dev.size();
             let size = opts.log_size.unwrap_or(have);
             if size > have {
@@ -80,11 +90,11 @@ pub(crate) fn new_log(log: &Path, area: u64, opts: &MkfsOptions) -> Result<(File
     Ok((make_log_file(log, layout.total)?, layout))
 }
 
-fn make_log_file(log: &Path, size: u64) -> Result<FileDevice> {
+fn make_log_file(log: &Path, size: u64) -> Result<Arc<dyn Device>> {
     make_file(log, 0)?;
     let made = preallocate(log, size).and_then(|()| {
         std::fs::File::open(log).and_then(|f| f.sync_all()).map_err(|e| io("make", log, &e))?;
-        open_exclusive(log, true, FileOptions::default())
+        open_alone(log)
     });
     made.inspect_err(|_| {
         // Nothing of it is a log yet, and an unfinished one would stand in the next try's way.

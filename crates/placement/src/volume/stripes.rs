@@ -1,6 +1,7 @@
 //! Making a volume on the members of a stripe.
 
 use crate::options::{MkfsOptions, MkfsReport, Progress, Shortage};
+use crate::storage::open_alone;
 use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::write_log;
 use crate::volume::members::{about, members, open_at_target, refuse_doubled};
@@ -40,7 +41,7 @@ pub(crate) fn mkfs(
     with_places(&place.name(), opts, |opts, bytes| {
         let (log, layout) = new_log(log, size, opts)?;
         make_files(place, each, opts)?;
-        let open = |path: &Path| open_exclusive(path, true, FileOptions::default());
+        let open = |path: &Path| open_alone(path);
         let (members, _) = members(place, &opts.members, Access::Alone, open)?;
         let striped = Arc::new(StripedDevice::make(members, unit, each)?);
         let area: Arc<dyn Device> = striped.clone();
@@ -49,7 +50,7 @@ pub(crate) fn mkfs(
         for path in parts_of(&place.name()) {
             reserve(&path, opts)?;
         }
-        let media = Media::split(area, Arc::new(log)).with_bytes(bytes);
+        let media = Media::split(area, log).with_bytes(bytes);
         let report = write_log(&media, &layout, progress)?;
         media.flush()?;
         striped.seal(*uuid::Uuid::new_v4().as_bytes())?;

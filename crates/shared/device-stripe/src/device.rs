@@ -277,6 +277,10 @@ impl Device for StripedDevice {
         flushed.and(each(&|member| member.device.unclaim(role)))
     }
 
+    fn finish(&self) {
+        self.members.iter().for_each(|member| member.device.finish());
+    }
+
     fn urgent(&self, under_way: bool) {
         self.members.iter().for_each(|member| member.device.urgent(under_way));
     }
@@ -348,6 +352,7 @@ impl Device for StripedDevice {
             durable_write: words(|d| &d.durable_write),
             why: words(|d| &d.why),
             persists: None,
+            cluster: None,
         }
     }
 }

@@ -27,6 +27,27 @@ pub struct DeviceInfo {
     pub why: String,
     /// What a record area was asked for since it was opened; none for a disk.
     pub persists: Option<Persists>,
+    /// The cluster that replicates it; none for a device of one machine.
+    pub cluster: Option<ClusterInfo>,
+}
+
+/// A cluster that has a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterInfo {
+    /// The cluster's UUID.
+    pub fsid: String,
+    /// The pool of the image.
+    pub pool: String,
+    /// Bytes of one of the image's objects.
+    pub object_bytes: u64,
+    /// What the cluster says of itself (`HEALTH_OK`, `HEALTH_WARN`, `HEALTH_ERR`), or that it does
+    /// not answer.
+    pub health: String,
+    /// Calls of the image that have not returned.
+    pub waiting: u64,
+    /// Milliseconds for which the oldest of them has waited.
+    pub longest_ms: u64,
 }
 
 /// What a record area was asked to make durable.

@@ -13,7 +13,7 @@ mod link;
 mod runtime;
 mod service;
 
-pub use device::{DeviceInfo, Persists};
+pub use device::{ClusterInfo, DeviceInfo, Persists};
 pub use io::{IoCounts, OriginCounts, RegionCounts};
 pub use latency::Distribution;
 pub use link::{Link, Remote};

@@ -54,7 +54,7 @@ impl Protocol for BlockProtocol {
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.

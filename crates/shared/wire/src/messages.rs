@@ -11,7 +11,7 @@ use siftfs_base::Result;
 use siftfs_codec::{Field, Reader, Writer, fields, messages, variants};
 use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
-use siftfs_status::Persists;
+use siftfs_status::{ClusterInfo, Persists};
 
 variants!(BlockProtocol: ToService {
     1 => Hello { version, volume, epoch },
@@ -105,7 +105,10 @@ fields!(BlockProtocol: DeviceInfo {
     durable_write,
     why,
     persists,
+    cluster,
 });
+
+fields!(BlockProtocol: ClusterInfo { fsid, pool, object_bytes, health, waiting, longest_ms });
 
 fields!(BlockProtocol: Persists { persists, fences, bytes, inherited });
 

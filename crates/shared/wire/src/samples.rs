@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
 use siftfs_device::{DeviceInfo, Discards, Medium, Role};
 use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
-use siftfs_status::Persists;
+use siftfs_status::{ClusterInfo, Persists};
 use siftfs_wire::{
     Access, AtomicRun, Carried, CheckpointReport, DeviceStatistics, DirectRun, FileRun,
     FromService, GrantRun, IoCounts, OriginCounts, Place, ProgramStatistics, RegionCounts,
@@ -155,6 +155,14 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         durable_write: "lines written back".into(),
         why: "it was asked".into(),
         persists: Some(Persists { persists: 1, fences: 2, bytes: 3, inherited: 4 }),
+        cluster: Some(ClusterInfo {
+            fsid: "c0ffee".into(),
+            pool: "fast".into(),
+            object_bytes: 4 << 20,
+            health: "HEALTH_OK".into(),
+            waiting: 5,
+            longest_ms: 6,
+        }),
     };
     let devices = vec![area, bytes];
     vec![

@@ -14,7 +14,7 @@ use serde::Serialize;
 use siftfs_device::Device;
 use siftfs_fsck::{Finding, Severity};
 use siftfs_placement::child::sensible_work;
-use siftfs_placement::{OpenedMedia, open_media_for};
+use siftfs_placement::{OpenedMedia, is_rbd, open_media_for};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -87,15 +87,15 @@ pub fn fsck(a: &Fsck) -> Outcome {
     }
     let size = opened.media.area.size();
     // A check that only reads keeps the lock, so that no mount begins; a repair needs it free.
-    let stripes = opened.stripes.is_some();
+    let apart = opened.stripes.is_some() || is_rbd(&a.check.volume);
     let held = (a.repair == Repair::Nothing).then_some(opened);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would search for another one, which is not the newest.
     let pointless = seen.needs_recovery() || seen.has(NOT_SO);
-    let area = match (pointless, stripes) {
+    let area = match (pointless, apart) {
         (true, _) => None,
         (false, false) => Some(check_area(a, &a.check.volume, size, &mut display)?),
-        (false, true) => Some(check_stripes(a, held.as_ref(), size, &mut display)?),
+        (false, true) => Some(check_apart(a, held.as_ref(), size, &mut display)?),
     };
     drop((display, held));
     let verdict = area.as_ref().map(|ran| ran.verdict(a.repair != Repair::Nothing));
@@ -163,9 +163,9 @@ fn recover(a: &Fsck, display: &mut Display) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The ext4 area of stripes, as one file that this process serves from the members. To repair it
-/// they are opened anew, to be written.
-fn check_stripes(
+/// The ext4 area of stripes, or of an image, as one file that this process serves. To repair it the
+/// devices are opened anew, to be written.
+fn check_apart(
     a: &Fsck,
     held: Option<&OpenedMedia>,
     size: u64,
@@ -181,8 +181,9 @@ fn check_stripes(
     };
     let (writable, cannot) = (held.is_none(), |e: std::io::Error| {
         let what = format!(
-            "e2fsck needs one file, and this process cannot serve it: {e}. `siftfs inspect` says the \
-             table by which dmsetup makes one device of the members: run e2fsck on that"
+            "e2fsck needs one file, and this process cannot serve it: {e}. of stripes, \
+             `siftfs inspect` says the table by which dmsetup makes one device; of an image, rbd map \
+             does: run e2fsck on that"
         );
         Failure::about(volume, what).with_code(OPERATIONAL)
     });

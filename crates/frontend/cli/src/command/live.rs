@@ -3,7 +3,7 @@
 use crate::control::client::{Reached, has_died, reach};
 use crate::control::messages::Op;
 use crate::options::args::{self, Dir, DirJson};
-use crate::options::place::resolve;
+use crate::options::place::{self, resolve};
 use crate::options::size::show_size;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output::print_json;
@@ -109,9 +109,9 @@ pub fn status(a: &args::Status) -> Outcome {
 /// The log of the mount that `status` is about is where the caller thinks it is.
 fn check_log(dir: &Path, status: &Value, wanted: Option<&Path>) -> Result<(), Failure> {
     let Some(wanted) = wanted else { return Ok(()) };
-    let full = wanted.canonicalize().map_err(|e| Failure::about(wanted, e))?;
+    let full = place::device(wanted)?;
     match read_status(dir, status)?.log.as_deref() {
-        Some(log) if Path::new(log).canonicalize().is_ok_and(|l| l == full) => Ok(()),
+        Some(log) if place::device(Path::new(log)).is_ok_and(|l| l == full) => Ok(()),
         Some(log) => Err(Failure::about(dir, format!("its log is {log}, not {}", full.display()))),
         None => Err(Failure::about(dir, "its log is with the volume, not elsewhere")),
     }

@@ -23,7 +23,7 @@ use crate::show::output::{complain, say};
 use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
-use siftfs_placement::{Address, StripePlace, is_at_target, principal};
+use siftfs_placement::{Address, StripePlace, is_at_target, is_rbd, principal};
 use siftfs_remote::transport;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -73,9 +73,10 @@ pub fn mount(a: &Mount) -> Outcome {
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
     let at_target = target::target(&a.volume, &options.service.trust)?;
-    // A target's volume is no served one, nor is one on stripes. For a path, `served` refuses the
+    // A target's volume is no served one, nor is one on stripes or an image. For a path, `served` refuses the
     // options of one.
-    let here = at_target.is_none() && StripePlace::parse(&a.volume).is_none();
+    let elsewhere = StripePlace::parse(&a.volume).is_some() || is_rbd(&a.volume);
+    let here = at_target.is_none() && !elsewhere;
     let path = if here { &a.volume } else { Path::new("/") };
     if let Some(served) = served::served(path, &options.served).map_err(usage)? {
         return remote(a, (options, memory), served);
@@ -99,8 +100,7 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     // The daemon leaves the directory that a relative path starts from.
     if let Some(log) = a.parts.log.as_ref().or(options.open.log.as_ref()) {
-        let full = log.canonicalize().map_err(|e| Failure::about(log, e))?;
-        options.open.log = Some(full);
+        options.open.log = Some(place::device(log)?);
     }
     let area = a.parts.record_area.as_ref().or(options.open.record_area_at.as_ref());
     options.open.record_area_at = area.map(absolute_place).transpose()?;
@@ -125,8 +125,14 @@ pub fn mount(a: &Mount) -> Outcome {
     serve(a, &Daemon { volume, served: None, dir, options, shown: a.options.join(","), memory })
 }
 
-/// Refuses logs of programs beside what has no path of this machine.
+/// Refuses logs of programs beside what has no path of this machine, and logs that would die with
+/// it beside a volume that does not.
 fn refuse_logs_beside(a: &Mount, options: &Options) -> Result<(), String> {
+    if is_rbd(&a.volume) && options.file_logs != FileLogs::None {
+        let what = "private logs in files die with this machine, and the newest fsyncs of programs with \
+                    them, while the volume lives on the cluster: say private_logs=daemon";
+        return Err(what.into());
+    }
     let beside = options.file_logs == FileLogs::Beside && is_at_target(&principal(&a.volume));
     let log = a.parts.log.is_some() || options.open.log.is_some();
     let what = match StripePlace::parse(&a.volume) {

@@ -6,12 +6,12 @@ use crate::daemon::private::warn_of_open_file;
 use crate::options::args::{Adopt, Mkfs, NewRecordArea, Parts, Recover, Release};
 use crate::options::size::show_size;
 use crate::options::target;
-use crate::show::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::show::failure::{DAMAGED, Failure, OPERATIONAL, Outcome, USAGE};
 use crate::show::output::{complain, print_json, say};
 use crate::show::progress::Display;
 use siftfs_base::Error;
 use siftfs_placement::{
-    BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions,
+    BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions, is_rbd,
     parts_of, principal,
 };
 use siftfs_transport::Trust;
@@ -40,6 +40,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         record_area: a.area.record_area_size,
         redo_lane: a.redo_lane,
         reserve: a.reserve,
+        log_may_die: a.log_may_die,
         force: a.force,
     };
     let mut display = Display::new();
@@ -81,6 +82,7 @@ pub fn adopt(a: &Adopt) -> Outcome {
         record_area_at: a.area.record_area.clone(),
         record_area: a.area.record_area_size,
         redo_lane: a.redo_lane,
+        log_may_die: a.log_may_die,
         force: a.force,
         ..MkfsOptions::default()
     };
@@ -223,16 +225,27 @@ pub fn open_options_by(
     Ok(OpenOptions { log, record_area_at: record_area, target, members, ..OpenOptions::default() })
 }
 
+fn recover_options(a: &Recover) -> Result<OpenOptions, Failure> {
+    Ok(OpenOptions { take_over: a.take_over, ..open_options(&a.volume, &a.parts)? })
+}
+
 /// `siftfs recover`.
 pub fn recover(a: &Recover) -> Outcome {
     limits::check_files([&*a.volume].into_iter().chain(a.parts.log.as_deref()))?;
-    closing::wait_closed(&a.volume)?;
+    if a.take_over && !is_rbd(&a.volume) {
+        let what = "--take-over is for a volume on a cluster (rbd:POOL/IMAGE), which keeps a fenced process \
+                    from writing; elsewhere, end the process that has the volume";
+        return Err(Failure::about(&a.volume, what).with_code(USAGE));
+    }
+    if !a.take_over {
+        closing::wait_closed(&a.volume)?;
+    }
     closing::end_abandoned(&a.volume);
     if a.discard_log {
         return discard_log(a);
     }
     let mut display = Display::new();
-    let options = open_options(&a.volume, &a.parts)?;
+    let options = recover_options(a)?;
     let result = siftfs_placement::recover(&a.volume, &options, &mut |w, d, t| {
         display.update(w, d, t);
     });
@@ -287,7 +300,7 @@ fn show_logs(a: &Recover, report: &LogsReport) -> Result<(), Failure> {
 
 /// `siftfs recover --discard-log`.
 fn discard_log(a: &Recover) -> Outcome {
-    let options = open_options(&a.volume, &a.parts)?;
+    let options = recover_options(a)?;
     let what =
         siftfs_placement::discard_log(&a.volume, &options).map_err(|e| failure(&a.volume, &e))?;
     if a.json {

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use siftfs_fuse::MountEntry;
-use siftfs_placement::principal;
+use siftfs_placement::{RbdPlace, principal};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -169,6 +170,12 @@ pub fn logs_socket_path(mount: &MountEntry) -> PathBuf {
 /// # Errors
 /// The volume's metadata cannot be read.
 pub fn volume_socket_path(volume: &Path) -> io::Result<PathBuf> {
+    if let Some(Ok(image)) = RbdPlace::parse(&principal(volume)) {
+        // Names of images are longer than those of sockets may be.
+        let mut hasher = DefaultHasher::new();
+        image.absolute()?.to_string().hash(&mut hasher);
+        return Ok(directory().join(format!("rbd-{:016x}.sock", hasher.finish())));
+    }
     let meta = std::fs::metadata(principal(volume))?;
     let name = match meta.file_type().is_block_device() {
         true => format!("block-{}.sock", meta.rdev()),

@@ -3,6 +3,7 @@
 use crate::control::messages::{
     Answer, Ask, Change, Device, Gone, Left, Op, VERSION, receive, send,
 };
+use crate::daemon::asking::Asking;
 use crate::daemon::mounts::attach;
 use crate::daemon::mounts::live::Mounts;
 use crate::daemon::mounts::mounted::Mounted;
@@ -14,8 +15,8 @@ use siftfs_fuse::Traffic;
 use siftfs_grantor::{Counts, IngestCounts, Program};
 use siftfs_proto::{Credentials, FileService, Reply, Request};
 use siftfs_status::{
-    Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus, Server,
-    Status,
+    DeviceInfo, Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus,
+    Server, Status,
 };
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,6 +31,11 @@ const MAX_CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a client that waits for the end is told how much is left.
 const TOLD: Duration = Duration::from_millis(250);
+
+/// Milliseconds after which a call is one that waits for a cluster.
+const LATE_MS: u64 = 2000;
+/// What is said of a volume that does not say more.
+const SILENT: &str = "the volume waits for its storage, and does not say more of itself";
 
 /// What is said of a reply that belongs to another request.
 const ODD: &str = "the volume answered with something else";
@@ -51,6 +57,8 @@ pub struct Info {
     pub backlog: Box<dyn Fn() -> u64 + Send + Sync>,
     /// The process that closing the volume waits for.
     pub waiting: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    /// What the volume lies on, as far as this process has it open.
+    pub devices: Box<dyn Fn() -> Vec<DeviceInfo> + Send + Sync>,
     /// The process that serves the volume, if it is another one.
     pub server: Box<dyn Fn() -> Option<Server> + Send + Sync>,
 }
@@ -59,6 +67,7 @@ struct Shared {
     service: Arc<dyn FileService>,
     mounts: Arc<Mounts>,
     info: Info,
+    asking: Asking,
     /// Commands that are served.
     clients: Mutex<usize>,
     changed: Condvar,
@@ -81,7 +90,8 @@ impl ControlServer {
         info: Info,
     ) -> io::Result<Self> {
         let (clients, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { service, mounts: mounts.clone(), info, clients, changed });
+        let (mounts, asking) = (mounts.clone(), Asking::default());
+        let shared = Arc::new(Shared { service, mounts, info, asking, clients, changed });
         let server = Self { shared: shared.clone() };
         thread::Builder::new()
             .name("siftfs-control".into())
@@ -262,26 +272,37 @@ impl Shared {
         self.call(request)
     }
 
+    /// Has a call been waiting for a cluster for longer than one that works ever takes?
+    fn waits_for_storage(&self) -> bool {
+        let late = |device: &DeviceInfo| {
+            device.cluster.as_ref().is_some_and(|cluster| cluster.longest_ms >= LATE_MS)
+        };
+        (self.info.devices)().iter().any(late)
+    }
+
     /// The document, with `front` as its mount, or the oldest.
     fn status(&self, front: Option<Arc<Mounted>>) -> Result<Status, String> {
-        let asked = self.call(Request::Status);
+        let asked = self.asking.status(&self.service, || self.waits_for_storage());
         // Now it is known whether the server was lost meanwhile.
         let server = (self.info.server)();
         let lost = server.as_ref().and_then(|server| server.lost.clone());
+        let silent = asked.is_none().then(|| SILENT.to_owned());
         let runtime = match asked {
-            Ok(Reply::Status(runtime)) => *runtime,
-            Ok(_) => return Err(ODD.into()),
+            None => RuntimeStatus { devices: (self.info.devices)(), ..RuntimeStatus::default() },
+            Some(Ok(Reply::Status(runtime))) => *runtime,
+            Some(Ok(_)) => return Err(ODD.into()),
             // What is known without it is said all the same.
-            Err(_) if lost.is_some() => RuntimeStatus {
+            Some(Err(_)) if lost.is_some() => RuntimeStatus {
                 failed: lost.map(|why| format!("the server is lost: {why}")),
                 remedy: Some(AFTER_A_LOSS.into()),
                 ..RuntimeStatus::default()
             },
-            Err(e) => return Err(e.to_string()),
+            Some(Err(e)) => return Err(e.to_string()),
         };
         let mounts: Vec<Mount> = self.mounts.live().iter().map(|f| mount(f)).collect();
         let one = self.one(front).map(|front| mount(&front)).unwrap_or_default();
-        let warnings = self.info.warnings.iter().cloned().chain(one.warnings).collect();
+        let warnings = self.info.warnings.iter().cloned().chain(one.warnings).chain(silent);
+        let warnings = warnings.collect();
         Ok(Status {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),

@@ -2,6 +2,7 @@
 //! (memory, limits, processors), and its sockets: for commands and for metrics.
 
 pub mod allocator;
+pub mod asking;
 pub mod cgroup;
 pub mod control_server;
 pub mod limits;

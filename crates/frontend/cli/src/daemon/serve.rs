@@ -196,6 +196,7 @@ impl Daemon {
             warnings,
             backlog: open.backlog(),
             waiting: open.waiting(),
+            devices: open.devices(),
             server: open.server(),
         };
         let service = mounts.gate().before(open.service());

@@ -114,8 +114,9 @@ impl Command {
 /// `siftfs mkfs`.
 #[derive(Args)]
 pub struct Mkfs {
-    /// File (made if missing) or block device, or stripe:MEMBER,MEMBER,... for a file system that
-    /// is striped over 2 to 16 of them, which needs --log; a member may be target:ADDRESS/NAME
+    /// File (made if missing) or block device; rbd:POOL/IMAGE[@CONF], an image of a Ceph cluster;
+    /// or stripe:MEMBER,MEMBER,... for a file system that is striped over 2 to 16 of them, which
+    /// needs --log; a member may be target:ADDRESS/NAME
     pub volume: PathBuf,
     /// Make no volume, but one member of a striped volume that is still to be made, for `siftfs
     /// device` to serve to the machine with the log; --size is how much data it shall hold
@@ -134,9 +135,14 @@ pub struct Mkfs {
     /// whole log; default: the size that is there
     #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub log_size: Option<u64>,
-    /// Put the log on this file (made if missing) or block device; the volume then holds ext4 alone
+    /// Put the log on this file (made if missing), block device or image; the volume then holds
+    /// ext4 alone
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// Let the log or the record area of a volume on a cluster lie on this machine: with the
+    /// machine die the newest fsyncs
+    #[arg(long)]
+    pub log_may_die: bool,
     /// The record area
     #[command(flatten)]
     pub area: NewRecordArea,
@@ -169,11 +175,14 @@ pub struct Mkfs {
 #[derive(Args)]
 #[command(after_help = ADOPT_HELP)]
 pub struct Adopt {
-    /// A file or block device with a clean ext4 file system
+    /// A file, block device or image (rbd:POOL/IMAGE) with a clean ext4 file system
     pub volume: PathBuf,
-    /// File (made if missing) or block device for the log
+    /// File (made if missing), block device or image for the log
     #[arg(long, value_name = "PATH")]
     pub log: PathBuf,
+    /// Let the log of a volume on a cluster lie on this machine: see mkfs
+    #[arg(long)]
+    pub log_may_die: bool,
     /// Size of the log, such as 128M; default: the size that is there
     #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub log_size: Option<u64>,
@@ -490,6 +499,10 @@ pub struct Recover {
     /// e2fsck afterwards
     #[arg(long)]
     pub discard_log: bool,
+    /// Of a volume on a cluster: fence the process that has it, also if it lives, on another
+    /// machine or on this one. It writes nothing more
+    #[arg(long)]
+    pub take_over: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,

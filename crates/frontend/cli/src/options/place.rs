@@ -4,7 +4,7 @@
 use crate::options::target;
 use crate::show::failure::{Failure, USAGE};
 use siftfs_fuse::says_dead;
-use siftfs_placement::{BytePlace, StripePlace};
+use siftfs_placement::{BytePlace, RbdPlace, StripePlace};
 use std::path::{Path, PathBuf};
 
 /// The place of a record area, by a path that holds everywhere.
@@ -26,12 +26,25 @@ pub fn absolute_place(place: &BytePlace) -> Result<BytePlace, Failure> {
 /// It is not there, or names no members of stripes. Whether a member at a target is there shows
 /// when it is opened.
 pub fn volume(given: &Path) -> Result<PathBuf, Failure> {
-    let full = |path: &Path| path.canonicalize().map_err(|e| Failure::about(path, e));
+    let full = |path: &Path| device(path);
     let Some(stripes) = StripePlace::parse(given) else { return full(given) };
     let stripes = stripes.map_err(|e| Failure::about(given, e).with_code(USAGE))?;
     let each = |member: &PathBuf| target::named(member)?.map_or_else(|| full(member), Ok);
     let members = stripes.members().iter().map(each);
     Ok(StripePlace::new(members.collect::<Result<_, _>>()?).name())
+}
+
+/// The name of one device, by a path that holds everywhere.
+///
+/// # Errors
+/// It is not there, or names no image. Whether an image is there shows when it is opened.
+pub fn device(given: &Path) -> Result<PathBuf, Failure> {
+    let Some(image) = RbdPlace::parse(given) else {
+        return given.canonicalize().map_err(|e| Failure::about(given, e));
+    };
+    let image = image.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let absolute = image.absolute().map_err(|e| Failure::about(given, e))?;
+    Ok(absolute.to_string().into())
 }
 
 /// An absolute path without links, also when the last part is a dead mount.

@@ -3,9 +3,9 @@
 use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
-    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram, Memory, Mount,
-    Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status, Urgency,
-    WorkerStatistics,
+    CheckpointReport, ClusterInfo, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram,
+    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status,
+    Urgency, WorkerStatistics,
 };
 use std::collections::BTreeMap;
 
@@ -44,6 +44,9 @@ pub fn text(s: &Status) -> String {
     for device in &r.devices {
         lines.push(("storage", storage(device)));
         lines.push(("", format!("{}: {}", device.durable_write, device.why)));
+        if let Some(c) = &device.cluster {
+            lines.push(("", cluster(c)));
+        }
     }
     lines.push(("fsync", fsync(s)));
     lines.push(("", together(&r.group)));
@@ -297,6 +300,23 @@ fn storage(d: &DeviceInfo) -> String {
     let direct = if d.direct { "direct I/O" } else { "through the page cache" };
     let uring = if d.uring { ", io_uring" } else { "" };
     format!("{}: {}, {cache}, {direct}{uring}", d.path, d.kind)
+}
+
+/// The cluster that replicates a device, and how long it has been waited for.
+fn cluster(c: &ClusterInfo) -> String {
+    let mut line = format!(
+        "pool {}, objects of {}, cluster {}: {}",
+        c.pool,
+        show_size(c.object_bytes),
+        c.fsid,
+        c.health
+    );
+    // What takes longer than a healthy cluster ever does.
+    if c.longest_ms >= 1000 {
+        let waited = c.longest_ms / 1000;
+        line.push_str(&format!("; WAITING for it: {} calls, for {waited} s", count(c.waiting)));
+    }
+    line
 }
 
 /// How fsyncs that come together are made durable.

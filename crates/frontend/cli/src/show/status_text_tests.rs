@@ -142,6 +142,21 @@ fn what_the_volume_lies_on() {
 }
 
 #[test]
+fn a_cluster_that_is_waited_for() {
+    let told = |waiting: &str| {
+        text(&status(&format!(
+            r#"{{"runtime":{{"devices":[{{"path":"rbd:fast/v","kind":"RBD image","volatile_cache":false,
+            "durable_write":"write","why":"all replicas","cluster":{{"fsid":"f-1","pool":"fast",
+            "object_bytes":4194304,"health":"HEALTH_WARN"{waiting}}}}}]}}}}"#
+        )))
+    };
+    let usual = told(r#","waiting":2,"longest_ms":999"#);
+    assert!(usual.contains("pool fast, objects of 4.0 MiB, cluster f-1: HEALTH_WARN\n"), "{usual}");
+    let late = told(r#","waiting":1200,"longest_ms":61500"#);
+    assert!(late.contains("HEALTH_WARN; WAITING for it: 1,200 calls, for 61 s\n"), "{late}");
+}
+
+#[test]
 fn who_does_the_background_work() {
     let line = |json: &str| {
         let text = text(&status(&format!(r#"{{"runtime":{json}}}"#)));

@@ -333,6 +333,7 @@ impl Device for ByteDevice {
                 false => "it was named volatile:".into(),
             },
             persists: Some(self.persists()),
+            cluster: None,
         }
     }
 }

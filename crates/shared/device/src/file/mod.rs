@@ -424,6 +424,7 @@ impl Device for FileDevice {
             durable_write: self.durable.0.name().into(),
             why: self.durable.1.into(),
             persists: None,
+            cluster: None,
         }
     }
 }

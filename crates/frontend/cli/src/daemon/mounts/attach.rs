@@ -11,7 +11,7 @@ use crate::daemon::mounts::settings::{Settings, unprivileged};
 use crate::daemon::mounts::subdir;
 use crate::options::mount;
 use crate::options::parsed::Options;
-use crate::options::place::absolute_place;
+use crate::options::place::{self, absolute_place};
 use serde_json::Value;
 use siftfs_fuse::{FuseMount, MountOptions, NewMount, WriteCache};
 use std::io;
@@ -149,7 +149,7 @@ fn attached(usual: &Options, words: &[String]) -> Result<Options, String> {
         // Each mount has its own.
         volume.open.read_only = plain.open.read_only;
         // As the first mount's were taken.
-        volume.open.log = volume.open.log.map(|log| log.canonicalize().unwrap_or(log));
+        volume.open.log = volume.open.log.map(|log| place::device(&log).unwrap_or(log));
         let place = volume.open.record_area_at.take();
         volume.open.record_area_at = place.map(|p| absolute_place(&p).unwrap_or(p));
         if volume != plain {

@@ -6,7 +6,7 @@ use crate::daemon::logging;
 use crate::daemon::mounts::mounted::Mounted;
 use crate::options::mount;
 use crate::options::parsed::Options;
-use crate::options::place::absolute_place;
+use crate::options::place::{self, absolute_place};
 use crate::options::served;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -177,7 +177,7 @@ fn changed(now: &Options, change: &Change) -> Result<Options, String> {
     for word in &change.options {
         let mut one = mount::parse_onto(now.clone(), std::slice::from_ref(word), true)?;
         // As it was opened.
-        one.open.log = one.open.log.map(|log| log.canonicalize().unwrap_or(log));
+        one.open.log = one.open.log.map(|log| place::device(&log).unwrap_or(log));
         let place = one.open.record_area_at.take();
         one.open.record_area_at = place.map(|p| absolute_place(&p).unwrap_or(p));
         if !may_become(now, one) {

@@ -13,7 +13,7 @@ use local::InThisProcess;
 use siftfs_base::Result;
 use siftfs_placement::{LocalVolume, PrivateLogs, Progress, Remounter, books_of_clients};
 use siftfs_proto::{Cache, FileService, Holder, Opening};
-use siftfs_status::Server;
+use siftfs_status::{DeviceInfo, Server};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -120,6 +120,14 @@ impl Origin {
         match self {
             Self::Local(volume) => Box::new(volume.backlog()),
             Self::Remote(_) => Box::new(|| 0),
+        }
+    }
+
+    /// What the volume lies on, as far as this process has it open. Does not wait for the volume.
+    pub fn devices(&self) -> Box<dyn Fn() -> Vec<DeviceInfo> + Send + Sync> {
+        match self {
+            Self::Local(volume) => Box::new(volume.devices()),
+            Self::Remote(_) => Box::new(Vec::new),
         }
     }
 

@@ -1,0 +1,27 @@
+//! Storage that Ceph replicates: a [`siftfs_device::Device`] over an image of RADOS block devices
+//! (RBD), with one writer at a time, and a fence between it and the next
+//! (`docs/design/replicated.md`).
+
+#[cfg(not(feature = "librbd"))]
+mod absent;
+#[cfg(feature = "librbd")]
+mod cluster;
+#[cfg(feature = "librbd")]
+mod completion;
+#[cfg(feature = "librbd")]
+mod device;
+#[cfg(feature = "librbd")]
+mod functions;
+#[cfg(feature = "librbd")]
+mod health;
+#[cfg(feature = "librbd")]
+mod image;
+#[cfg(feature = "librbd")]
+mod owner;
+mod place;
+
+#[cfg(not(feature = "librbd"))]
+pub use absent::RbdDevice;
+#[cfg(feature = "librbd")]
+pub use device::RbdDevice;
+pub use place::{Access, RbdPlace, is_rbd};

@@ -1,0 +1,212 @@
+//! One writer of an image at a time (rule R9), and the fence between it and the next one.
+//!
+//! The exclusive lock says which client may write. A process that was taken for dead may have
+//! writes under way in its library and wake hours later, so a lock alone keeps nothing away: before
+//! a successor reads a byte, the address of the last owner is on the cluster's block list, for ten
+//! years. Three things lead to that address: the lock's owner, where the lock is still held; the
+//! image's own note of its last owner, where librbd itself has broken the lock of a dead client
+//! (with an entry of an hour); and, on this machine, a file that the dead process had locked, which
+//! says at once that it is dead, where the cluster needs 30 seconds.
+
+use crate::image::Image;
+use crate::{Access, RbdPlace};
+use rustix::fs::{FlockOperation, flock};
+use siftfs_base::{Error, Result};
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The image's note of its last owner: address, machine and process. There while an owner has not
+/// ended in order.
+const NOTE: &CStr = c"siftfs_owner";
+/// Where the files are that owners on this machine have locked; gone when the machine restarts.
+const RUN_DIR: &str = "/run/siftfs/rbd";
+/// How long an owner that lives is waited for: one that ends needs a moment.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Longest file of an owner that is read, in bytes.
+const MAX_FILE: u64 = 4096;
+
+/// The right to write an image, until it is given back or the process dies.
+pub(crate) struct Owner {
+    local: Option<LocalLock>,
+}
+
+impl Owner {
+    /// Takes the right to write. When this returns, nothing that an earlier owner has under way
+    /// reaches the image any more.
+    ///
+    /// # Errors
+    /// Refused: a process that lives has the image, or the cluster does not answer.
+    pub fn take(image: &Image, place: &RbdPlace, access: Access) -> Result<Self> {
+        let local = LocalLock::take(image, place, access)?;
+        let own = image.cluster.own_address()?;
+        let dead = local.as_ref().and_then(|local| local.last.clone());
+        let fenced = acquire(image, place, access, dead.as_deref())?;
+        let last = image.note(NOTE)?.and_then(|note| address_of(&note));
+        if let Some(last) = last.filter(|last| *last != own && !fenced.contains(last)) {
+            tracing::info!(%place, owner = %last, "the last owner did not end in order: fenced");
+            image.cluster.fence(&last)?;
+        }
+        image.set_note(NOTE, Some(&describe(&own)))?;
+        let mut owner = Self { local };
+        if let Some(local) = &mut owner.local {
+            local.write(&own);
+        }
+        Ok(owner)
+    }
+
+    /// Gives the right to write back, after every write has ended: the next owner fences nobody.
+    ///
+    /// # Errors
+    /// The cluster does not take it; then the next owner fences this process's address, which is of
+    /// no use by then.
+    pub fn give_back(&mut self, image: &Image) -> Result<()> {
+        image.set_note(NOTE, None)?;
+        image.release()?;
+        if let Some(local) = &mut self.local {
+            local.write("");
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an image that a living process may write, for one that only reads.
+///
+/// # Errors
+/// As said.
+pub(crate) fn refuse_written(image: &Image, place: &RbdPlace) -> Result<()> {
+    match image.owner_when_opened()? {
+        Some(owner) if image.watchers()?.contains(&owner) => Err(in_use(image, place, &owner)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the exclusive lock, and fences an owner that is known to be dead, or any if this is a
+/// takeover. Returns the addresses that were fenced.
+fn acquire(
+    image: &Image,
+    place: &RbdPlace,
+    access: Access,
+    dead: Option<&str>,
+) -> Result<Vec<String>> {
+    let (until, mut fenced) = (Instant::now() + PATIENCE, Vec::new());
+    loop {
+        match image.owner()? {
+            None if image.acquire().is_ok() => return Ok(fenced),
+            None => {}
+            Some(owner) => {
+                let gone = access == Access::TakeOver
+                    || dead == Some(&owner)
+                    || !image.watchers()?.contains(&owner);
+                if gone && !fenced.contains(&owner) {
+                    tracing::warn!(%place, %owner, "the image's owner is fenced");
+                    image.cluster.fence(&owner)?;
+                    image.break_lock(&owner)?;
+                    fenced.push(owner);
+                    continue;
+                }
+            }
+        }
+        if Instant::now() >= until {
+            return Err(match image.owner()? {
+                Some(owner) => in_use(image, place, &owner),
+                None => Error::Refused(format!(
+                    "{place}: the cluster does not give the exclusive lock to this client: see \
+                     rbd lock ls, and whether its key has profile rbd"
+                )),
+            });
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn in_use(image: &Image, place: &RbdPlace, owner: &str) -> Error {
+    let note =
+        image.note(NOTE).ok().flatten().filter(|note| address_of(note).as_deref() == Some(owner));
+    let by = note.map_or_else(
+        || format!("the client at {owner}, which is not SiftFS's"),
+        |note| note.split_once(' ').map_or(owner, |(_, whose)| whose).to_owned(),
+    );
+    Error::Refused(format!("{place} is in use by {by}"))
+}
+
+/// What the image's note says of an owner: its address first.
+fn describe(address: &str) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{address} process {} of {host}", std::process::id())
+}
+
+fn address_of(note: &str) -> Option<String> {
+    note.split_whitespace().next().map(str::to_owned)
+}
+
+/// A file of this machine that an owner has locked as long as it lives, with its address in it.
+struct LocalLock {
+    file: File,
+    /// The address of the owner before, which is dead.
+    last: Option<String>,
+}
+
+impl LocalLock {
+    /// `None` where no such file can be made, and where a takeover fences the process that has it:
+    /// then the cluster alone says who the owner is.
+    ///
+    /// # Errors
+    /// Refused: a process of this machine has the image.
+    fn take(image: &Image, place: &RbdPlace, access: Access) -> Result<Option<Self>> {
+        let name = format!("{}.{}.{}", image.cluster.fsid, place.pool, image.id()?);
+        Self::at(Path::new(RUN_DIR), &name, place, access)
+    }
+
+    fn at(dir: &Path, name: &str, place: &RbdPlace, access: Access) -> Result<Option<Self>> {
+        let Ok(mut file) = open(dir, name) else {
+            tracing::debug!(%place, "no file of this machine says that an owner is dead");
+            return Ok(None);
+        };
+        let until = Instant::now() + PATIENCE;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if access == Access::TakeOver {
+                return Ok(None);
+            }
+            if Instant::now() >= until {
+                return Err(Error::Refused(format!(
+                    "{place} is in use by another process of this machine"
+                )));
+            }
+            thread::sleep(PAUSE);
+        }
+        let mut last = String::new();
+        // What cannot be read names nobody.
+        let read = (&mut file).take(MAX_FILE).read_to_string(&mut last).is_ok();
+        let last = Some(last).filter(|last| read && !last.is_empty());
+        Ok(Some(Self { file, last }))
+    }
+
+    /// A hint for the next owner: that it cannot be written costs that one 30 seconds.
+    fn write(&mut self, address: &str) {
+        let written = self
+            .file
+            .set_len(0)
+            .and_then(|()| self.file.seek(SeekFrom::Start(0)))
+            .and_then(|_| self.file.write_all(address.as_bytes()));
+        if let Err(error) = written {
+            tracing::debug!(%error, "this machine's file of the image's owner is not written");
+        }
+    }
+}
+
+fn open(dir: &Path, name: &str) -> std::io::Result<File> {
+    fs::create_dir_all(dir)?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+    let path: PathBuf = dir.join(name.chars().map(plain).collect::<String>());
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+#[cfg(test)]
+#[path = "owner_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! How an image is named, and how it is opened.
+
+use siftfs_base::{Error, Result};
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What the name of an image begins with.
+const SCHEME: &[u8] = b"rbd:";
+/// Longest name of a pool, a namespace or an image, in bytes.
+const MAX_NAME: usize = 255;
+
+/// An image: `rbd:POOL/IMAGE[@CONF]`, or `rbd:POOL/NAMESPACE/IMAGE[@CONF]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RbdPlace {
+    /// The pool.
+    pub pool: String,
+    /// The namespace in the pool; `None`: the pool's own.
+    pub namespace: Option<String>,
+    /// The image.
+    pub image: String,
+    /// The cluster's configuration; `None`: what the environment's `CEPH_CONF` names, or Ceph's
+    /// usual places.
+    pub conf: Option<PathBuf>,
+}
+
+/// What an image is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// To write, as the one process that may. An owner that the cluster, or this machine's kernel,
+    /// knows to be dead is fenced first; one that lives is not touched.
+    Alone,
+    /// As [`Access::Alone`], but an owner that lives is fenced as well: an administrator says that
+    /// this process takes over.
+    TakeOver,
+    /// To read, beside others that read.
+    ReadOnly,
+}
+
+impl RbdPlace {
+    /// The image that `name` names; `None` for what does not begin with `rbd:`.
+    ///
+    /// # Errors
+    /// Refused if it names no pool or no image, or what cannot be the name of one.
+    pub fn parse(name: &Path) -> Option<Result<Self>> {
+        let rest = name.as_os_str().as_bytes().strip_prefix(SCHEME)?;
+        let (image, conf) = match rest.iter().position(|byte| *byte == b'@') {
+            Some(at) => (rest.get(..at)?, Some(rest.get(at + 1..)?)),
+            None => (rest, None),
+        };
+        Some(Self::of(image, conf).ok_or_else(|| {
+            let name = name.display();
+            Error::Refused(format!("{name}: an image is named rbd:POOL/IMAGE[@CONF]"))
+        }))
+    }
+
+    fn of(image: &[u8], conf: Option<&[u8]>) -> Option<Self> {
+        let mut parts = std::str::from_utf8(image).ok()?.split('/');
+        let names: Vec<_> = parts.by_ref().take(3).map(str::to_owned).collect();
+        let fits = |name: &String| {
+            (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
+        };
+        if parts.next().is_some() || !names.iter().all(fits) || conf.is_some_and(<[u8]>::is_empty) {
+            return None;
+        }
+        let conf = conf.map(|conf| PathBuf::from(OsStr::from_bytes(conf)));
+        let (pool, namespace, image) = match <[String; 3]>::try_from(names) {
+            Ok([pool, namespace, image]) => (pool, Some(namespace), image),
+            Err(names) => {
+                let [pool, image] = <[String; 2]>::try_from(names).ok()?;
+                (pool, None, image)
+            }
+        };
+        Some(Self { pool, namespace, image, conf })
+    }
+
+    /// The same image, by a name that holds in every directory.
+    ///
+    /// # Errors
+    /// The working directory is not known.
+    pub fn absolute(mut self) -> std::io::Result<Self> {
+        self.conf = self.conf.map(std::path::absolute).transpose()?;
+        Ok(self)
+    }
+
+    /// Do both name one image? The cluster's configuration is not looked into: two files may
+    /// describe one cluster.
+    pub fn is_same_image(&self, other: &Self) -> bool {
+        (&self.pool, &self.namespace, &self.image) == (&other.pool, &other.namespace, &other.image)
+    }
+}
+
+impl fmt::Display for RbdPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rbd:{}/", self.pool)?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        write!(f, "{}", self.image)?;
+        if let Some(conf) = &self.conf {
+            write!(f, "@{}", conf.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// Does this name an image, if perhaps one that cannot be?
+pub fn is_rbd(name: &Path) -> bool {
+    name.as_os_str().as_bytes().starts_with(SCHEME)
+}
+
+#[cfg(test)]
+#[path = "place_tests.rs"]
+mod tests;

@@ -1,0 +1,22 @@
+//! What is tried.
+
+mod deaths;
+mod refusals;
+mod takeover;
+
+use crate::stage::Stage;
+use siftfs_rig::place::Result;
+
+/// A case.
+pub type Case = fn(&Stage<'_>) -> Result<()>;
+
+/// All cases, by name, in their order.
+pub const ALL: [(&str, Case); 7] = [
+    ("refusals", refusals::refusals),
+    ("osds", deaths::osds),
+    ("everything", deaths::everything),
+    ("server", deaths::server),
+    ("log-apart", deaths::log_apart),
+    ("stopped", takeover::stopped),
+    ("gone", takeover::gone),
+];
