@@ -6,7 +6,7 @@ use std::time::Instant;
 struct Waiting(Mutex<()>);
 
 impl FileService for Waiting {
-    fn call(&self, _: &Credentials, _: Request<'_>) -> VolumeResult<Reply> {
+    fn call(&self, _: &Credentials, _: Request) -> VolumeResult<Reply> {
         drop(self.0.lock().unwrap());
         Ok(Reply::Done)
     }
