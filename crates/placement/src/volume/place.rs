@@ -56,9 +56,9 @@ fn about(log: &Path, e: &Error) -> Error {
     Error::Refused(format!("log {}: {e}", log.display()))
 }
 
-/// Opens the file (made if missing), block device or image for a new log, exclusively, and lays the log of
-/// a file system of `area` bytes out on it. A size that does not fit is refused before anything is
-/// made.
+/// Opens the file (made if missing), block device or image for a new log, exclusively, and lays the
+/// log of a file system of `area` bytes out on it. A size that does not fit is refused before
+/// anything is made.
 pub(crate) fn new_log(
     log: &Path,
     area: u64,

@@ -163,9 +163,9 @@ pub trait Device: Send + Sync {
         let _ = role;
         Ok(())
     }
-    /// What is on it was closed in order: this process uses it no more, though it may still refer to
-    /// it, and the next owner has nobody to keep away. Of use to a device that others know the owner
-    /// of by more than this process's life; the default does nothing.
+    /// What is on it was closed in order: this process uses it no more, though it may still refer
+    /// to it, and the next owner has nobody to keep away. Of use to a device whose owner others
+    /// know by more than this process's life; the default does nothing.
     fn finish(&self) {}
     /// A small durable step that a caller waits for begins (`true`), or has ended. A hint: much
     /// written without durability may give way to it meanwhile, and for a little longer, because

@@ -68,8 +68,8 @@ fn stopped_under_load(stage: &Stage<'_>, volume: &str) -> Result<(Mounted, Write
     Ok((mounted, writers, ledger))
 }
 
-/// The old owner wakes: it must write nothing, acknowledge nothing new, and say what has happened to
-/// it. Then the volume is what it was when it was taken over.
+/// The old owner wakes: it must write nothing, acknowledge nothing new, and say what has happened
+/// to it. Then the volume is what it was when it was taken over.
 fn wakes(
     stage: &Stage<'_>,
     volume: &str,
@@ -91,8 +91,8 @@ fn wakes(
         return Err(Failed("a fenced process has written to the image".into()));
     }
     old.kill()?;
-    // An answer of the cluster may have waited in its socket from before it was fenced, and been passed
-    // on now: what it was told of is there, as all that was acknowledged.
+    // An answer of the cluster may have waited in its socket from before it was fenced, and been
+    // passed on now: what it was told of is there, as all that was acknowledged.
     let told = writers.total() - ledger.total();
     writers.end(&mut ledger);
     let mounted = stage.mount(volume, "successor")?;

@@ -73,8 +73,8 @@ pub fn mount(a: &Mount) -> Outcome {
     let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     let usage = |e: String| Failure::plain(e).with_code(USAGE);
     let at_target = target::target(&a.volume, &options.service.trust)?;
-    // A target's volume is no served one, nor is one on stripes or an image. For a path, `served` refuses the
-    // options of one.
+    // A target's volume is no served one, nor is one on stripes or an image. For a path, `served`
+    // refuses the options of one.
     let elsewhere = StripePlace::parse(&a.volume).is_some() || is_rbd(&a.volume);
     let here = at_target.is_none() && !elsewhere;
     let path = if here { &a.volume } else { Path::new("/") };

@@ -41,13 +41,7 @@ pub fn text(s: &Status) -> String {
     lines.push(("processor", processor(s)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
     lines.push(("", request_loop(&s.request_loop)));
-    for device in &r.devices {
-        lines.push(("storage", storage(device)));
-        lines.push(("", format!("{}: {}", device.durable_write, device.why)));
-        if let Some(c) = &device.cluster {
-            lines.push(("", cluster(c)));
-        }
-    }
+    lines.extend(r.devices.iter().flat_map(lines_of_device));
     lines.push(("fsync", fsync(s)));
     lines.push(("", together(&r.group)));
     let (used, all) = r.staging();
@@ -300,6 +294,13 @@ fn storage(d: &DeviceInfo) -> String {
     let direct = if d.direct { "direct I/O" } else { "through the page cache" };
     let uring = if d.uring { ", io_uring" } else { "" };
     format!("{}: {}, {cache}, {direct}{uring}", d.path, d.kind)
+}
+
+/// A device, how a write is made durable there, and the cluster that has it.
+fn lines_of_device(device: &DeviceInfo) -> Vec<(&'static str, String)> {
+    let durable = format!("{}: {}", device.durable_write, device.why);
+    let cluster = device.cluster.as_ref().map(|c| ("", cluster(c)));
+    [("storage", storage(device)), ("", durable)].into_iter().chain(cluster).collect()
 }
 
 /// The cluster that replicates a device, and how long it has been waited for.
