@@ -59,8 +59,8 @@ impl Flight {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nothing is under way, or, with `room`, until this number of bytes has room beside
-    /// what is. Returns the first error.
+    /// Waits until nothing is under way, or, with `room`, until this number of bytes has room
+    /// beside what is. Returns the first error.
     fn wait(&self, room: Option<u64>) -> Option<i32> {
         let busy = |state: &mut State| match room {
             Some(bytes) => state.jobs > 0 && state.bytes + bytes > WINDOW,
