@@ -27,6 +27,7 @@ mod recovery;
 mod service;
 pub mod state;
 pub mod storage;
+pub mod takeover;
 pub mod wire;
 
 pub use action::{Action, Flush};
