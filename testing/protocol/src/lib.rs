@@ -25,6 +25,7 @@ pub mod model;
 pub mod queues;
 mod recovery;
 mod service;
+pub mod spare;
 pub mod state;
 pub mod storage;
 pub mod takeover;
