@@ -34,7 +34,7 @@ pub enum Action {
     WatchEnds(usize),
     /// A server dies. What it has sent lands all the same.
     Dies(usize),
-    /// An operator has this server take over, whoever watches.
+    /// An operator has this server take over, although the owner may watch.
     OperatorSays(usize),
     /// Somebody breaks the lock by hand, with an entry of a short term.
     BrokenByHand,

@@ -43,7 +43,7 @@ pub fn in_order() -> Case {
 
 /// Nobody writes names down, and nobody breaks a lock by hand.
 pub fn nameless() -> Case {
-    let faults = Faults { total: 2, watch: 2, dies: 1, operator: 1, ends: 1, ..Faults::default() };
+    let faults = Faults { total: 2, watch: 2, operator: 1, ..Faults::default() };
     let config = Config::new("nameless", 3, 1).nameless().failing(faults);
     Case { config, reaches: &[seen::TWO, seen::LATE, seen::REFUSED] }
 }
