@@ -24,6 +24,7 @@ planted! { Spare:
     back_before_home_and_no_spare: BackBeforeHome breaks BEFORE in fsyncs(3);
 
     applied_over_a_gap: ApplyOverAGap breaks ORDER in fsyncs(3);
+    sure_by_the_watermark: SureByWatermark breaks TORN in fsyncs(3);
     home_before_the_answer: HomeBeforeAnswer breaks SOURCES in fsyncs(1);
     failure_is_forgotten: FailureIsForgotten breaks DONE in fsyncs(4).failing(1);
     only_the_unanswered_is_copied: CopyTheUnanswered breaks PROMPT in fsyncs(2);

@@ -11,6 +11,8 @@ pub enum Mutation {
     CopyTheUnanswered,
     /// A record counts as durable while one before it in its log is under way.
     AckBehindAHole,
+    /// A record says of its log that what the watermark has passed is durable there.
+    SureByWatermark,
     /// An fsync waits for the first log also when its record is durable on the spare one.
     WaitForFirst,
     /// Recovery applies what the spare log has, and then what the first has.

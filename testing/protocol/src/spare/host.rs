@@ -16,10 +16,21 @@ impl Logs {
         self.newest() < config.fsyncs && self.takes().is_some_and(room)
     }
 
-    pub(crate) fn fsync(&mut self) {
+    pub(crate) fn fsync(&mut self, config: &Config) {
         let at = self.takes().expect("a log");
         self.staged.push(Staged { at, durable: [false; 2] });
-        self.logs[at].place(self.newest(), false);
+        self.place(config, at, self.newest(), false);
+    }
+
+    /// Places a record, which says what is durable of its log before it. That is not what the
+    /// watermark says: a copy may be on its way whose record is durable in the other log.
+    fn place(&mut self, config: &Config, log: usize, lsn: Lsn, copy: bool) {
+        let Log { head, taken, away, .. } = &self.logs[log];
+        let unanswered = away.iter().map(|away| away.record.place).min();
+        let open = taken.iter().find(|record| record.lsn > self.acked).map(|record| record.place);
+        let first = if config.has(Mutation::SureByWatermark) { open } else { unanswered };
+        let sure = first.unwrap_or(*head);
+        self.logs[log].place(lsn, copy, sure);
     }
 
     /// A write reaches the medium, whatever has become of its log meanwhile.
@@ -138,8 +149,9 @@ impl Logs {
     fn in_doubt(&self, config: &Config) -> Vec<Lsn> {
         let found = |lsn: &Lsn| {
             let found = |log: usize| self.is_found(config, log, *lsn);
+            let there = self.of(*lsn).durable[SPARE];
             let answered = config.has(Mutation::CopyTheUnanswered) && self.of(*lsn).durable[FIRST];
-            found(FIRST) || found(SPARE) || answered || self.logs[SPARE].is_away(*lsn)
+            found(FIRST) || there || answered || self.logs[SPARE].is_away(*lsn)
         };
         (self.home + 1..=self.newest()).filter(|lsn| !found(lsn)).collect()
     }
@@ -150,7 +162,7 @@ impl Logs {
         self.mode = Mode::To(SPARE);
         if !config.has(Mutation::AckBeforeRestaging) {
             for lsn in self.in_doubt(config) {
-                self.logs[SPARE].place(lsn, true);
+                self.place(config, SPARE, lsn, true);
             }
         }
     }
@@ -195,7 +207,7 @@ impl Logs {
         }
         self.mode = Mode::Leaves(log);
         for lsn in all {
-            self.logs[other].place(lsn, true);
+            self.place(config, other, lsn, true);
         }
     }
 

@@ -13,6 +13,8 @@ pub mod names {
     pub const BEFORE: &str = "what was answered before the spare log was used is there without it";
     /// R24.
     pub const ORDER: &str = "R24: what is applied follows all that was staged before it";
+    /// R14.
+    pub const TORN: &str = "R14: what was never durable in a log is not taken for rot";
     /// R4.
     pub const SOURCES: &str = "R4: what goes home is durable where the journal names it";
     /// The bound of an fsync's time.
@@ -30,6 +32,7 @@ pub fn properties() -> Vec<Property<Spare>> {
         }),
         Property::always(BEFORE, |m: &Spare, s: &Logs| s.has_what_was_before(m.config())),
         Property::always(ORDER, |m: &Spare, s: &Logs| s.recover(m.config(), [true; 2]).in_order),
+        Property::always(TORN, |m: &Spare, s: &Logs| !s.looks_rotten(m.config())),
         Property::always(SOURCES, |_, s: &Logs| !s.unread),
         Property::always(PROMPT, |m: &Spare, s: &Logs| s.is_prompt(m.config())),
         Property::always(DONE, |m: &Spare, s: &Logs| s.is_done(m.config()) || m.can_move(s)),

@@ -58,7 +58,7 @@ impl Spare {
     fn apply(&self, s: &mut Logs, action: Action) {
         let config = &self.config;
         match action {
-            Action::Fsync => s.fsync(),
+            Action::Fsync => s.fsync(config),
             Action::Land(log, lsn) => s.land(config, log, lsn),
             Action::Answer(log, lsn) => s.answer(log, lsn),
             Action::Acknowledge(upto) => s.acknowledge(upto),

@@ -23,9 +23,23 @@ impl Log {
         }
         found
     }
+
+    /// Does a record behind the end say that what is missing there was durable (rule R14)?
+    fn has_rot(&self, room: u8) -> bool {
+        let end = self.tail + u8::try_from(self.scan(room).len()).expect("few records");
+        let mut behind = self.ring.iter().flatten().filter(|record| record.place >= end);
+        behind.any(|record| record.sure > end)
+    }
 }
 
 impl Logs {
+    /// Would a reader take what was never durable for rot?
+    pub(crate) fn looks_rotten(&self, config: &Config) -> bool {
+        let alone = (0..2).find(|log| self.logs[*log].alone);
+        let mut read = (0..2).filter(|log| alone.is_none_or(|alone| alone == *log));
+        read.any(|log| self.logs[log].has_rot(config.room[log]))
+    }
+
     /// With these logs. One that says that it is the only one is the only one.
     pub(crate) fn recover(&self, config: &Config, with: [bool; 2]) -> Found {
         let alone = (0..2).find(|log| self.logs[*log].alone && with[*log]);

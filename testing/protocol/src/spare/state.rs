@@ -22,6 +22,8 @@ pub struct Record {
     pub lsn: Lsn,
     /// It is the copy of a record of the other log.
     pub copy: bool,
+    /// All before this place was known durable in its log when it was written (rule R14).
+    pub sure: u8,
 }
 
 /// A write that was not answered.
@@ -111,8 +113,8 @@ impl Log {
     }
 
     /// Places a record and begins its write.
-    pub(crate) fn place(&mut self, lsn: Lsn, copy: bool) {
-        let record = Record { place: self.head, lsn, copy };
+    pub(crate) fn place(&mut self, lsn: Lsn, copy: bool, sure: u8) {
+        let record = Record { place: self.head, lsn, copy, sure };
         self.head += 1;
         self.taken.push_back(record);
         self.away.push(Away { record, landed: false });
