@@ -25,8 +25,10 @@ pub mod model;
 pub mod queues;
 mod recovery;
 mod service;
+pub mod spare;
 pub mod state;
 pub mod storage;
+pub mod takeover;
 pub mod wire;
 
 pub use action::{Action, Flush};

@@ -10,6 +10,7 @@ use siftfs_base::Result;
 use super::cache::{Cut, Event, Fate, PendingWrite, VolatileCache};
 use super::history::{History, OpKind, OpRecord};
 use super::rules::{Effects, Fault, FaultId, OpClass, Rules};
+use super::stalls::{Stalling, Stalls};
 use crate::{Device, Discards, Divisible, Image, Medium, WriteOp, check_bounds, io_error};
 use siftfs_base::Rng;
 
@@ -26,6 +27,8 @@ pub struct FaultStats {
     pub flushes: u64,
     /// Discards begun.
     pub discards: u64,
+    /// Calls that met a stall ([`FaultDevice::set_stalls`]).
+    pub stalled: u64,
     /// Most flushes that were under way at once.
     pub most_flushes_at_once: u64,
     /// Small steps that were said to be under way and have not ended.
@@ -51,6 +54,7 @@ struct State {
     flush_delay: Duration,
     serial: bool,
     flushing: u64,
+    stalling: Arc<Stalling>,
     discards: Option<Discards>,
     stats: FaultStats,
     log: Option<Vec<OpRecord>>,
@@ -66,6 +70,7 @@ pub struct FaultDevice {
     state: Mutex<State>,
     /// Held while one of several flushes takes its time.
     flush: Mutex<()>,
+    stalling: Arc<Stalling>,
     size: u64,
 }
 
@@ -79,6 +84,7 @@ impl FaultDevice {
     /// left of another.
     pub fn from_image(image: Image, seed: u64) -> Self {
         let size = image.size();
+        let stalling = Arc::<Stalling>::default();
         let state = State {
             cache: VolatileCache::new(image),
             rules: Rules::default(),
@@ -90,12 +96,13 @@ impl FaultDevice {
             flush_delay: Duration::ZERO,
             serial: false,
             flushing: 0,
+            stalling: stalling.clone(),
             discards: None,
             stats: FaultStats::default(),
             log: None,
             history: None,
         };
-        Self { state: Mutex::new(state), flush: Mutex::default(), size }
+        Self { state: Mutex::new(state), flush: Mutex::default(), stalling, size }
     }
 
     /// From this byte on the device is memory that is addressed by bytes: stores that are not
@@ -205,6 +212,13 @@ impl FaultDevice {
         self.lock().serial = serial;
     }
 
+    /// The device stalls from now on, at once and then at each period, or not any more. A call that
+    /// comes in a stall ends when the stall does, and its effect is at its end. A power cut ends
+    /// all stalls.
+    pub fn set_stalls(&self, stalls: Option<Stalls>) {
+        self.stalling.set(stalls);
+    }
+
     /// The device gives space back from now on, in pieces of 4096 bytes. What was discarded reads
     /// as zeros or as garbage, and a power cut decides for each sector by itself whether it still
     /// holds what was there before, until a flush.
@@ -253,7 +267,7 @@ impl FaultDevice {
 
     /// What was counted.
     pub fn stats(&self) -> FaultStats {
-        self.lock().stats
+        FaultStats { stalled: self.stalling.calls(), ..self.lock().stats }
     }
 
     /// Waits out delays and gates, without the lock.
@@ -296,6 +310,7 @@ impl FaultDevice {
         let flush = if fua { st.flush_delay } else { Duration::ZERO };
         let serial = st.serial;
         drop(st);
+        self.stalling.pass(false);
         Self::dawdle(&waits, delay);
         self.dawdle_flushing(flush, serial);
         let mut st = self.lock();
@@ -326,6 +341,7 @@ impl State {
     fn lose_power(&mut self) {
         self.cut = true;
         self.rules.open_gates();
+        self.stalling.set(None);
     }
 
     /// Takes the next number; true when this is where the power goes.
@@ -448,6 +464,7 @@ impl Device for FaultDevice {
         st.stats.reads += 1;
         let effects = st.rules.effects(OpClass::Read, offset, buf.len());
         drop(st);
+        self.stalling.pass(true);
         Self::dawdle(&effects, Duration::ZERO);
         let st = self.lock();
         if let Some(errno) = effects.fail.or(st.cut.then_some(libc::EIO)) {
@@ -483,6 +500,7 @@ impl Device for FaultDevice {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         check_bounds("discard", self.size, offset, bytes)?;
         let (op, effects) = self.lock().begin_discard(offset, bytes)?;
+        self.stalling.pass(false);
         Self::dawdle(&effects, Duration::ZERO);
         let mut st = self.lock();
         if st.cut {
@@ -519,6 +537,7 @@ impl Divisible for FaultDevice {
         let (op, effects) = st.begin_flush(range)?;
         let (delay, serial) = (st.flush_delay, st.serial);
         drop(st);
+        self.stalling.pass(false);
         Self::dawdle(&effects, Duration::ZERO);
         self.dawdle_flushing(delay, serial);
         let mut st = self.lock();
