@@ -17,5 +17,5 @@ fn volumes_outlive_deaths_of_the_cluster_and_of_their_owners() {
     let (said, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     print!("{said}");
     assert!(out.status.success(), "{}\n{said}{err}", out.status);
-    assert_eq!(said.matches(": passed, ").count(), 7, "{said}");
+    assert_eq!(said.matches(": passed, ").count(), 8, "{said}");
 }

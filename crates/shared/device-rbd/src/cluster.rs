@@ -216,27 +216,30 @@ impl Cluster {
     /// process knows that it is there. No OSD that this process talks to from then on takes
     /// anything from that client.
     ///
-    /// An entry that is there already keeps its own term, which may be an hour: so it is taken
-    /// away first. What the client writes in between comes before anything that the caller reads.
+    /// An entry that is there already keeps its own term, which may be an hour. It is never taken
+    /// away to be made anew: a process that sleeps before that would take away the entry of years
+    /// that another one relies on.
     ///
     /// # Errors
-    /// The monitors do not answer, or refuse: the key lacks `profile rbd`, or, to take an entry
-    /// away, what that profile does not give.
+    /// The monitors do not answer, or refuse: the key lacks `profile rbd`. There is an entry that
+    /// ends too soon: it is to be waited for.
     pub fn fence(&self, address: &str) -> Result<()> {
-        let entry = self.entry(address)?;
-        if entry.as_deref().is_some_and(is_long) {
-            return self.wait_for_latest_map();
+        match self.entry(address)? {
+            Some(until) if is_long(&until) => return self.wait_for_latest_map(),
+            Some(until) => {
+                return Err(Error::Refused(format!(
+                    "the last owner {address} is on the cluster's block list, but only until {until}, which \
+                     a process that was stopped may outlast: try again when that is over"
+                )));
+            }
+            None => {}
         }
-        if let Some(until) = entry {
-            self.block_list("rm", address, serde_json::json!({})).map_err(|e| {
-                Error::Refused(format!(
-                    "the last owner {address} is on the cluster's block list until {until}, which a \
-                     process that was stopped may outlast, and this key may not change that ({e}): \
-                     run ceph osd blocklist rm {address}, and try again"
-                ))
-            })?;
-        }
-        self.block_list("add", address, serde_json::json!({ "expire": f64::from(FENCED_FOR) }))?;
+        self.command(&serde_json::json!({
+            "prefix": "osd blocklist",
+            "blocklistop": "add",
+            "addr": address,
+            "expire": f64::from(FENCED_FOR),
+        }))?;
         self.wait_for_latest_map()?;
         match self.entry(address)? {
             Some(until) if is_long(&until) => Ok(()),
@@ -247,15 +250,6 @@ impl Cluster {
                 Err(Error::Refused(what))
             }
         }
-    }
-
-    fn block_list(&self, what: &str, address: &str, more: serde_json::Value) -> Result<()> {
-        let mut command =
-            serde_json::json!({ "prefix": "osd blocklist", "blocklistop": what, "addr": address });
-        if let (Some(all), Some(more)) = (command.as_object_mut(), more.as_object()) {
-            all.extend(more.clone());
-        }
-        self.command(&command).map(drop)
     }
 
     /// Until when the address is on the block list, as the cluster writes times.

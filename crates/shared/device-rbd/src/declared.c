@@ -61,7 +61,7 @@ SAME(rbd_list_lockers, ssize_t (*)(rbd_image_t, int *, char *, size_t *, char *,
 SAME(rbd_lock_break, int (*)(rbd_image_t, rbd_lock_mode_t, const char *));
 SAME(rbd_watchers_list, int (*)(rbd_image_t, rbd_image_watcher_t *, size_t *));
 SAME(rbd_watchers_list_cleanup, void (*)(rbd_image_watcher_t *, size_t));
-SAME(rbd_metadata_get, int (*)(rbd_image_t, const char *, char *, size_t *));
+SAME(rbd_metadata_list, int (*)(rbd_image_t, const char *, uint64_t, char *, size_t *, char *, size_t *));
 SAME(rbd_metadata_set, int (*)(rbd_image_t, const char *, const char *));
 SAME(rbd_metadata_remove, int (*)(rbd_image_t, const char *));
 SAME(rbd_aio_create_completion, int (*)(void *, rbd_callback_t, rbd_completion_t *));

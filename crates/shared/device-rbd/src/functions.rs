@@ -124,7 +124,9 @@ functions! {
     rbd_lock_break(RawImage, c_int, *const c_char) -> c_int;
     rbd_watchers_list(RawImage, *mut Watcher, *mut usize) -> c_int;
     rbd_watchers_list_cleanup(*mut Watcher, usize);
-    rbd_metadata_get(RawImage, *const c_char, *mut c_char, *mut usize) -> c_int;
+    rbd_metadata_list(
+        RawImage, *const c_char, u64, *mut c_char, *mut usize, *mut c_char, *mut usize
+    ) -> c_int;
     rbd_metadata_set(RawImage, *const c_char, *const c_char) -> c_int;
     rbd_metadata_remove(RawImage, *const c_char) -> c_int;
     rbd_aio_create_completion(*mut c_void, Callback, *mut Completion) -> c_int;

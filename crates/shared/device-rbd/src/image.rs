@@ -14,8 +14,8 @@ use std::sync::Arc;
 const MAX_WATCHERS: usize = 64;
 /// Bytes of what is said of a lock: its tag, its owner's name and address.
 const MAX_LOCK_TEXT: usize = 4096;
-/// Longest value of the image's metadata, in bytes.
-const MAX_VALUE: usize = 4096;
+/// Bytes of the image's metadata, of names as of values.
+const MAX_NOTES: usize = 1 << 20;
 
 /// An open image.
 pub(crate) struct Image {
@@ -214,29 +214,37 @@ impl Image {
         done("break the lock", broken)
     }
 
-    /// The image's own note of this name.
-    pub fn note(&self, key: &CStr) -> Result<Option<String>> {
-        let mut buf = vec![0u8; MAX_VALUE + 1];
-        let mut len = MAX_VALUE;
-        // SAFETY: the image is open, and the buffer has the bytes that are said.
+    /// The image's notes whose names begin with `prefix`: names without it, and values.
+    pub fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+        let (mut keys, mut values) = (vec![0u8; MAX_NOTES], vec![0u8; MAX_NOTES]);
+        let (mut keys_len, mut values_len) = (MAX_NOTES, MAX_NOTES);
+        // SAFETY: the image is open, and each buffer has the bytes that are said.
         let asked = unsafe {
-            (self.cluster.functions.rbd_metadata_get)(
+            (self.cluster.functions.rbd_metadata_list)(
                 self.raw,
-                key.as_ptr(),
-                buf.as_mut_ptr().cast(),
-                &mut len,
+                c"".as_ptr(),
+                0,
+                keys.as_mut_ptr().cast(),
+                &mut keys_len,
+                values.as_mut_ptr().cast(),
+                &mut values_len,
             )
         };
-        if asked == -libc::ENOENT {
-            return Ok(None);
-        }
         done("read the image's metadata", asked)?;
-        Ok(Some(until_zero(&buf)))
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let each = |bytes: Vec<u8>, len: usize| -> Vec<String> {
+            let there = bytes.get(..len).unwrap_or_default();
+            there.split(|byte| *byte == 0).map(text).collect()
+        };
+        let pairs = each(keys, keys_len).into_iter().zip(each(values, values_len));
+        let own =
+            pairs.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_owned(), value)));
+        Ok(own.collect())
     }
 
     /// Writes the image's own note of this name, or removes it.
-    pub fn set_note(&self, key: &CStr, value: Option<&str>) -> Result<()> {
-        let functions = self.cluster.functions;
+    pub fn set_note(&self, key: &str, value: Option<&str>) -> Result<()> {
+        let (functions, key) = (self.cluster.functions, text(key)?);
         let value: Option<CString> = value.map(text).transpose()?;
         // SAFETY: the image is open, and both texts live during the call.
         let set = unsafe {

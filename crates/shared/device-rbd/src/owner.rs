@@ -2,26 +2,25 @@
 //!
 //! The exclusive lock says which client may write. A process that was taken for dead may have
 //! writes under way in its library and wake hours later, so a lock alone keeps nothing away: before
-//! a successor reads a byte, the address of the last owner is on the cluster's block list, for ten
-//! years. Three things lead to that address: the lock's owner, where the lock is still held; the
-//! image's own note of its last owner, where librbd itself has broken the lock of a dead client
-//! (with an entry of an hour); and, on this machine, a file that the dead process had locked, which
-//! says at once that it is dead, where the cluster needs 30 seconds.
+//! a successor reads a byte, the addresses of all earlier owners that did not end in order are on
+//! the cluster's block list, for ten years. Each process writes its address into the image's
+//! metadata before it asks for the lock, so that none is missed whose lock librbd itself has broken
+//! (with an entry of an hour). The lock's owner is known to be dead when the cluster has given it
+//! up, 30 seconds after its last sign, or at once by a file of this machine that it had locked.
 
 use crate::image::Image;
 use crate::{Access, RbdPlace};
 use rustix::fs::{FlockOperation, flock};
 use siftfs_base::{Error, Result};
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The image's note of its last owner: address, machine and process. There while an owner has not
-/// ended in order.
-const NOTE: &CStr = c"siftfs_owner";
+/// What the name of an owner's note in the image's metadata begins with; its address follows. The
+/// note says which process it is, and is there until the owner has ended in order.
+const NOTE: &str = "siftfs_owner.";
 /// Where the files are that owners on this machine have locked; gone when the machine restarts.
 const RUN_DIR: &str = "/run/siftfs/rbd";
 /// How long an owner that lives is waited for: one that ends needs a moment.
@@ -34,6 +33,8 @@ const MAX_FILE: u64 = 4096;
 /// The right to write an image, until it is given back or the process dies.
 pub(crate) struct Owner {
     local: Option<LocalLock>,
+    /// By which the cluster knows this process.
+    address: String,
 }
 
 impl Owner {
@@ -46,16 +47,18 @@ impl Owner {
         let local = LocalLock::take(image, place, access)?;
         let own = image.cluster.own_address()?;
         let dead = local.as_ref().and_then(|local| local.last.clone());
-        let fenced = acquire(image, place, access, dead.as_deref())?;
-        let last = image.note(NOTE)?.and_then(|note| address_of(&note));
-        if let Some(last) = last.filter(|last| *last != own && !fenced.contains(last)) {
-            tracing::info!(%place, owner = %last, "the last owner did not end in order: fenced");
-            image.cluster.fence(&last)?;
-        }
-        image.set_note(NOTE, Some(&describe(&own)))?;
-        let mut owner = Self { local };
+        // Before the lock is asked for: from then on others have to know whom to fence.
+        image.set_note(&note_of(&own), Some(&describe()))?;
+        let taken = acquire(image, place, access, dead.as_deref());
+        let taken = taken.and_then(|fenced| fence_earlier(image, place, &own, &fenced));
+        taken.inspect_err(|_| {
+            if let Err(error) = image.set_note(&note_of(&own), None) {
+                tracing::debug!(%place, %error, "a note of this process stays at the image");
+            }
+        })?;
+        let mut owner = Self { local, address: own };
         if let Some(local) = &mut owner.local {
-            local.write(&own);
+            local.write(&owner.address);
         }
         Ok(owner)
     }
@@ -66,13 +69,26 @@ impl Owner {
     /// The cluster does not take it; then the next owner fences this process's address, which is of
     /// no use by then.
     pub fn give_back(&mut self, image: &Image) -> Result<()> {
-        image.set_note(NOTE, None)?;
+        image.set_note(&note_of(&self.address), None)?;
         image.release()?;
         if let Some(local) = &mut self.local {
             local.write("");
         }
         Ok(())
     }
+}
+
+/// Fences all others that are written down, under the lock, and forgets them.
+fn fence_earlier(image: &Image, place: &RbdPlace, own: &str, fenced: &[String]) -> Result<()> {
+    let notes = image.notes(NOTE)?;
+    for (earlier, whose) in notes.iter().filter(|(address, _)| address != own) {
+        if !fenced.contains(earlier) {
+            tracing::info!(%place, %earlier, %whose, "it did not end in order: fenced");
+            image.cluster.fence(earlier)?;
+        }
+        image.set_note(&note_of(earlier), None)?;
+    }
+    Ok(())
 }
 
 /// Refuses an image that a living process may write, for one that only reads.
@@ -126,23 +142,24 @@ fn acquire(
 }
 
 fn in_use(image: &Image, place: &RbdPlace, owner: &str) -> Error {
-    let note =
-        image.note(NOTE).ok().flatten().filter(|note| address_of(note).as_deref() == Some(owner));
-    let by = note.map_or_else(
+    let notes = image.notes(NOTE).unwrap_or_default();
+    let known = notes.into_iter().find(|(address, _)| address == owner);
+    let by = known.map_or_else(
         || format!("the client at {owner}, which is not SiftFS's"),
-        |note| note.split_once(' ').map_or(owner, |(_, whose)| whose).to_owned(),
+        |(_, whose)| whose,
     );
     Error::Refused(format!("{place} is in use by {by}"))
 }
 
-/// What the image's note says of an owner: its address first.
-fn describe(address: &str) -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{address} process {} of {host}", std::process::id())
+/// The name of an owner's note.
+fn note_of(address: &str) -> String {
+    format!("{NOTE}{address}")
 }
 
-fn address_of(note: &str) -> Option<String> {
-    note.split_whitespace().next().map(str::to_owned)
+/// What the note of an owner says.
+fn describe() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("process {} of {host}", std::process::id())
 }
 
 /// A file of this machine that an owner has locked as long as it lives, with its address in it.

@@ -40,9 +40,7 @@ fn a_name_leads_to_no_other_folder() {
 }
 
 #[test]
-fn a_note_begins_with_the_address() {
-    let note = describe("10.0.0.1:0/123");
-    assert_eq!(address_of(&note).as_deref(), Some("10.0.0.1:0/123"));
-    assert!(note.contains("process "), "{note}");
-    assert_eq!(address_of(""), None);
+fn a_note_names_an_address_and_says_whose_it_is() {
+    assert_eq!(note_of("10.0.0.1:0/123").strip_prefix(NOTE), Some("10.0.0.1:0/123"));
+    assert!(describe().starts_with("process "));
 }

@@ -11,7 +11,7 @@ use siftfs_rig::place::Result;
 pub type Case = fn(&Stage<'_>) -> Result<()>;
 
 /// All cases, by name, in their order.
-pub const ALL: [(&str, Case); 7] = [
+pub const ALL: [(&str, Case); 8] = [
     ("refusals", refusals::refusals),
     ("osds", deaths::osds),
     ("everything", deaths::everything),
@@ -19,4 +19,5 @@ pub const ALL: [(&str, Case); 7] = [
     ("log-apart", deaths::log_apart),
     ("stopped", takeover::stopped),
     ("gone", takeover::gone),
+    ("short-entry", takeover::short_entry),
 ];

@@ -42,6 +42,31 @@ pub fn gone(stage: &Stage<'_>) -> Result<()> {
     wakes(stage, &volume, stopped)
 }
 
+/// The last owner is on the block list already, for less than a stopped process may sleep: its image
+/// is refused until that is over. Nobody removes such an entry but an administrator.
+pub fn short_entry(stage: &Stage<'_>) -> Result<()> {
+    let volume = stage.volume("slow", "short", 256)?;
+    let mounted = stage.mount(&volume, "short")?;
+    let list = stage.rbd(&["lock", "ls", "--format", "json", "slow/short"])?;
+    let list: serde_json::Value =
+        serde_json::from_str(&list).map_err(|e| Failed(format!("rbd lock ls: {e}")))?;
+    let owner = list[0]["address"].as_str().unwrap_or_default();
+    let block = |words: &[&str]| {
+        let mut command = stage.command("ceph");
+        command.args(["--id", "admin", "osd", "blocklist"]).args(words);
+        succeed(command.env_remove("CEPH_ARGS"))
+    };
+    block(&["add", owner, "3600"])?;
+    mounted.kill()?;
+    stage.refused(&["recover", &volume], "only until")?;
+    block(&["rm", owner])?;
+    stage.run(&["recover", &volume])?;
+    match block(&["ls"])?.contains(owner) {
+        true => Ok(()),
+        false => Err(Failed(format!("the last owner {owner} was not fenced"))),
+    }
+}
+
 /// `siftfs recover`, where no file of this machine says who lives.
 fn elsewhere(stage: &Stage<'_>, volume: &str) -> Result<Command> {
     let program = stage.siftfs(&[]);
