@@ -12,6 +12,7 @@
 /* The handles are pointers; functions.rs tells them apart by types of its own. */
 _Static_assert(sizeof(rados_t) == sizeof(void *), "rados_t");
 _Static_assert(sizeof(rados_ioctx_t) == sizeof(void *), "rados_ioctx_t");
+_Static_assert(sizeof(rados_xattrs_iter_t) == sizeof(void *), "rados_xattrs_iter_t");
 _Static_assert(sizeof(rbd_image_t) == sizeof(void *), "rbd_image_t");
 _Static_assert(sizeof(rbd_completion_t) == sizeof(void *), "rbd_completion_t");
 _Static_assert(sizeof(rbd_lock_mode_t) == sizeof(int), "rbd_lock_mode_t");
@@ -45,6 +46,11 @@ SAME(rados_wait_for_latest_osdmap, int (*)(rados_t));
 SAME(rados_ioctx_create, int (*)(rados_t, const char *, rados_ioctx_t *));
 SAME(rados_ioctx_destroy, void (*)(rados_ioctx_t));
 SAME(rados_ioctx_set_namespace, void (*)(rados_ioctx_t, const char *));
+SAME(rados_setxattr, int (*)(rados_ioctx_t, const char *, const char *, const char *, size_t));
+SAME(rados_rmxattr, int (*)(rados_ioctx_t, const char *, const char *));
+SAME(rados_getxattrs, int (*)(rados_ioctx_t, const char *, rados_xattrs_iter_t *));
+SAME(rados_getxattrs_next, int (*)(rados_xattrs_iter_t, const char **, const char **, size_t *));
+SAME(rados_getxattrs_end, void (*)(rados_xattrs_iter_t));
 SAME(rbd_open, int (*)(rados_ioctx_t, const char *, rbd_image_t *, const char *));
 SAME(rbd_open_read_only, int (*)(rados_ioctx_t, const char *, rbd_image_t *, const char *));
 SAME(rbd_close, int (*)(rbd_image_t));
@@ -61,9 +67,6 @@ SAME(rbd_list_lockers, ssize_t (*)(rbd_image_t, int *, char *, size_t *, char *,
 SAME(rbd_lock_break, int (*)(rbd_image_t, rbd_lock_mode_t, const char *));
 SAME(rbd_watchers_list, int (*)(rbd_image_t, rbd_image_watcher_t *, size_t *));
 SAME(rbd_watchers_list_cleanup, void (*)(rbd_image_watcher_t *, size_t));
-SAME(rbd_metadata_list, int (*)(rbd_image_t, const char *, uint64_t, char *, size_t *, char *, size_t *));
-SAME(rbd_metadata_set, int (*)(rbd_image_t, const char *, const char *));
-SAME(rbd_metadata_remove, int (*)(rbd_image_t, const char *));
 SAME(rbd_aio_create_completion, int (*)(void *, rbd_callback_t, rbd_completion_t *));
 SAME(rbd_aio_get_return_value, ssize_t (*)(rbd_completion_t));
 SAME(rbd_aio_release, void (*)(rbd_completion_t));

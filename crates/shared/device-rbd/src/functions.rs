@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 pub(crate) type Rados = *mut c_void;
 /// `rados_ioctx_t`: a pool, by a connection.
 pub(crate) type IoContext = *mut c_void;
+/// `rados_xattrs_iter_t`: the attributes of an object.
+pub(crate) type Attributes = *mut c_void;
 /// `rbd_image_t`: an open image.
 pub(crate) type RawImage = *mut c_void;
 /// `rbd_completion_t`: an access that was begun.
@@ -104,6 +106,13 @@ functions! {
     rados_ioctx_create(Rados, *const c_char, *mut IoContext) -> c_int;
     rados_ioctx_destroy(IoContext);
     rados_ioctx_set_namespace(IoContext, *const c_char);
+    rados_setxattr(IoContext, *const c_char, *const c_char, *const c_char, usize) -> c_int;
+    rados_rmxattr(IoContext, *const c_char, *const c_char) -> c_int;
+    rados_getxattrs(IoContext, *const c_char, *mut Attributes) -> c_int;
+    rados_getxattrs_next(
+        Attributes, *mut *const c_char, *mut *const c_char, *mut usize
+    ) -> c_int;
+    rados_getxattrs_end(Attributes);
     }
     rbd {
     rbd_open(IoContext, *const c_char, *mut RawImage, *const c_char) -> c_int;
@@ -124,11 +133,6 @@ functions! {
     rbd_lock_break(RawImage, c_int, *const c_char) -> c_int;
     rbd_watchers_list(RawImage, *mut Watcher, *mut usize) -> c_int;
     rbd_watchers_list_cleanup(*mut Watcher, usize);
-    rbd_metadata_list(
-        RawImage, *const c_char, u64, *mut c_char, *mut usize, *mut c_char, *mut usize
-    ) -> c_int;
-    rbd_metadata_set(RawImage, *const c_char, *const c_char) -> c_int;
-    rbd_metadata_remove(RawImage, *const c_char) -> c_int;
     rbd_aio_create_completion(*mut c_void, Callback, *mut Completion) -> c_int;
     rbd_aio_get_return_value(Completion) -> isize;
     rbd_aio_release(Completion);

@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, failed, refused, text};
 use crate::completion::{Job, run};
 use crate::functions::{EXCLUSIVE, FEATURE_EXCLUSIVE_LOCK, Info, RawImage, Watcher};
 use siftfs_base::{Error, Result};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
@@ -14,8 +14,6 @@ use std::sync::Arc;
 const MAX_WATCHERS: usize = 64;
 /// Bytes of what is said of a lock: its tag, its owner's name and address.
 const MAX_LOCK_TEXT: usize = 4096;
-/// Bytes of the image's metadata, of names as of values.
-const MAX_NOTES: usize = 1 << 20;
 
 /// An open image.
 pub(crate) struct Image {
@@ -212,51 +210,6 @@ impl Image {
             return Ok(());
         }
         done("break the lock", broken)
-    }
-
-    /// The image's notes whose names begin with `prefix`: names without it, and values.
-    pub fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
-        let (mut keys, mut values) = (vec![0u8; MAX_NOTES], vec![0u8; MAX_NOTES]);
-        let (mut keys_len, mut values_len) = (MAX_NOTES, MAX_NOTES);
-        // SAFETY: the image is open, and each buffer has the bytes that are said.
-        let asked = unsafe {
-            (self.cluster.functions.rbd_metadata_list)(
-                self.raw,
-                c"".as_ptr(),
-                0,
-                keys.as_mut_ptr().cast(),
-                &mut keys_len,
-                values.as_mut_ptr().cast(),
-                &mut values_len,
-            )
-        };
-        done("read the image's metadata", asked)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let each = |bytes: Vec<u8>, len: usize| -> Vec<String> {
-            let there = bytes.get(..len).unwrap_or_default();
-            there.split(|byte| *byte == 0).map(text).collect()
-        };
-        let pairs = each(keys, keys_len).into_iter().zip(each(values, values_len));
-        let own =
-            pairs.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_owned(), value)));
-        Ok(own.collect())
-    }
-
-    /// Writes the image's own note of this name, or removes it.
-    pub fn set_note(&self, key: &str, value: Option<&str>) -> Result<()> {
-        let (functions, key) = (self.cluster.functions, text(key)?);
-        let value: Option<CString> = value.map(text).transpose()?;
-        // SAFETY: the image is open, and both texts live during the call.
-        let set = unsafe {
-            match &value {
-                Some(value) => (functions.rbd_metadata_set)(self.raw, key.as_ptr(), value.as_ptr()),
-                None => (functions.rbd_metadata_remove)(self.raw, key.as_ptr()),
-            }
-        };
-        if value.is_none() && set == -libc::ENOENT {
-            return Ok(());
-        }
-        done("write the image's metadata", set)
     }
 }
 

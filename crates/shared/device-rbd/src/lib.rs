@@ -17,6 +17,8 @@ mod health;
 #[cfg(feature = "librbd")]
 mod image;
 #[cfg(feature = "librbd")]
+mod notes;
+#[cfg(feature = "librbd")]
 mod owner;
 mod place;
 

@@ -3,12 +3,13 @@
 //! The exclusive lock says which client may write. A process that was taken for dead may have
 //! writes under way in its library and wake hours later, so a lock alone keeps nothing away: before
 //! a successor reads a byte, the addresses of all earlier owners that did not end in order are on
-//! the cluster's block list, for ten years. Each process writes its address into the image's
-//! metadata before it asks for the lock, so that none is missed whose lock librbd itself has broken
-//! (with an entry of an hour). The lock's owner is known to be dead when the cluster has given it
+//! the cluster's block list, for ten years. Each process writes its address down beside the image
+//! before it asks for the lock, so that none is missed whose lock librbd itself has broken (with an
+//! entry of an hour). The lock's owner is known to be dead when the cluster has given it
 //! up, 30 seconds after its last sign, or at once by a file of this machine that it had locked.
 
 use crate::image::Image;
+use crate::notes::Notes;
 use crate::{Access, RbdPlace};
 use rustix::fs::{FlockOperation, flock};
 use siftfs_base::{Error, Result};
@@ -18,9 +19,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the name of an owner's note in the image's metadata begins with; its address follows. The
-/// note says which process it is, and is there until the owner has ended in order.
-const NOTE: &str = "siftfs_owner.";
 /// Where the files are that owners on this machine have locked; gone when the machine restarts.
 const RUN_DIR: &str = "/run/siftfs/rbd";
 /// How long an owner that lives is waited for: one that ends needs a moment.
@@ -33,6 +31,7 @@ const MAX_FILE: u64 = 4096;
 /// The right to write an image, until it is given back or the process dies.
 pub(crate) struct Owner {
     local: Option<LocalLock>,
+    notes: Notes,
     /// By which the cluster knows this process.
     address: String,
 }
@@ -46,17 +45,18 @@ impl Owner {
     pub fn take(image: &Image, place: &RbdPlace, access: Access) -> Result<Self> {
         let local = LocalLock::take(image, place, access)?;
         let own = image.cluster.own_address()?;
+        let notes = Notes::of(image.cluster.clone(), &image.id()?)?;
         let dead = local.as_ref().and_then(|local| local.last.clone());
         // Before the lock is asked for: from then on others have to know whom to fence.
-        image.set_note(&note_of(&own), Some(&describe()))?;
-        let taken = acquire(image, place, access, dead.as_deref());
-        let taken = taken.and_then(|fenced| fence_earlier(image, place, &own, &fenced));
+        notes.add(&own, &describe())?;
+        let taken = acquire(image, &notes, place, access, dead.as_deref());
+        let taken = taken.and_then(|fenced| fence_earlier(image, &notes, place, &own, &fenced));
         taken.inspect_err(|_| {
-            if let Err(error) = image.set_note(&note_of(&own), None) {
+            if let Err(error) = notes.remove(&own) {
                 tracing::debug!(%place, %error, "a note of this process stays at the image");
             }
         })?;
-        let mut owner = Self { local, address: own };
+        let mut owner = Self { local, notes, address: own };
         if let Some(local) = &mut owner.local {
             local.write(&owner.address);
         }
@@ -69,7 +69,7 @@ impl Owner {
     /// The cluster does not take it; then the next owner fences this process's address, which is of
     /// no use by then.
     pub fn give_back(&mut self, image: &Image) -> Result<()> {
-        image.set_note(&note_of(&self.address), None)?;
+        self.notes.remove(&self.address)?;
         image.release()?;
         if let Some(local) = &mut self.local {
             local.write("");
@@ -78,15 +78,20 @@ impl Owner {
     }
 }
 
-/// Fences all others that are written down, under the lock, and forgets them.
-fn fence_earlier(image: &Image, place: &RbdPlace, own: &str, fenced: &[String]) -> Result<()> {
-    let notes = image.notes(NOTE)?;
-    for (earlier, whose) in notes.iter().filter(|(address, _)| address != own) {
+/// Fences all others that are written down, under the lock, and strikes them out.
+fn fence_earlier(
+    image: &Image,
+    notes: &Notes,
+    place: &RbdPlace,
+    own: &str,
+    fenced: &[String],
+) -> Result<()> {
+    for (earlier, whose) in notes.all()?.iter().filter(|(address, _)| address != own) {
         if !fenced.contains(earlier) {
             tracing::info!(%place, %earlier, %whose, "it did not end in order: fenced");
             image.cluster.fence(earlier)?;
         }
-        image.set_note(&note_of(earlier), None)?;
+        notes.remove(earlier)?;
     }
     Ok(())
 }
@@ -97,7 +102,9 @@ fn fence_earlier(image: &Image, place: &RbdPlace, own: &str, fenced: &[String]) 
 /// As said.
 pub(crate) fn refuse_written(image: &Image, place: &RbdPlace) -> Result<()> {
     match image.owner_when_opened()? {
-        Some(owner) if image.watchers()?.contains(&owner) => Err(in_use(image, place, &owner)),
+        Some(owner) if image.watchers()?.contains(&owner) => {
+            Err(in_use(&Notes::of(image.cluster.clone(), &image.id()?)?, place, &owner))
+        }
         _ => Ok(()),
     }
 }
@@ -106,6 +113,7 @@ pub(crate) fn refuse_written(image: &Image, place: &RbdPlace) -> Result<()> {
 /// takeover. Returns the addresses that were fenced.
 fn acquire(
     image: &Image,
+    notes: &Notes,
     place: &RbdPlace,
     access: Access,
     dead: Option<&str>,
@@ -130,7 +138,7 @@ fn acquire(
         }
         if Instant::now() >= until {
             return Err(match image.owner()? {
-                Some(owner) => in_use(image, place, &owner),
+                Some(owner) => in_use(notes, place, &owner),
                 None => Error::Refused(format!(
                     "{place}: the cluster does not give the exclusive lock to this client: see \
                      rbd lock ls, and whether its key has profile rbd"
@@ -141,19 +149,13 @@ fn acquire(
     }
 }
 
-fn in_use(image: &Image, place: &RbdPlace, owner: &str) -> Error {
-    let notes = image.notes(NOTE).unwrap_or_default();
-    let known = notes.into_iter().find(|(address, _)| address == owner);
+fn in_use(notes: &Notes, place: &RbdPlace, owner: &str) -> Error {
+    let known = notes.all().unwrap_or_default().into_iter().find(|(address, _)| address == owner);
     let by = known.map_or_else(
         || format!("the client at {owner}, which is not SiftFS's"),
         |(_, whose)| whose,
     );
     Error::Refused(format!("{place} is in use by {by}"))
-}
-
-/// The name of an owner's note.
-fn note_of(address: &str) -> String {
-    format!("{NOTE}{address}")
 }
 
 /// What the note of an owner says.

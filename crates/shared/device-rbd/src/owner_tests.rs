@@ -38,9 +38,3 @@ fn a_name_leads_to_no_other_folder() {
     let made = fs::read_dir(dir.path().join("rbd")).unwrap().next().unwrap().unwrap();
     assert_eq!(made.file_name().to_string_lossy(), ".._.._x.1");
 }
-
-#[test]
-fn a_note_names_an_address_and_says_whose_it_is() {
-    assert_eq!(note_of("10.0.0.1:0/123").strip_prefix(NOTE), Some("10.0.0.1:0/123"));
-    assert!(describe().starts_with("process "));
-}
