@@ -51,8 +51,8 @@ impl Fs {
         (described.min(numbered) * u64::from(geo.blocks_per_group)).min(addressed)
     }
 
-    /// The blocks of a file system that has room for `blocks`: as many, or fewer if a new last
-    /// group would be too short for its own structures.
+    /// How many of `blocks` a larger file system can have: all of them, or those before a new last
+    /// group that would be too short for its own structures.
     pub fn fitting_blocks(&self, blocks: u64) -> u64 {
         let geo = &self.layout.geo;
         let per_group = u64::from(geo.blocks_per_group);
