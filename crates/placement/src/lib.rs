@@ -39,7 +39,7 @@ pub use siftfs_wire::Access;
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::directory::{
-    ListedVolume, VolumeState, create_volume, list_volumes, remove_volume,
+    ListedVolume, VolumeState, create_volume, list_volumes, remove_volume, volume_at,
 };
 pub use volume::discard::Discarded;
 pub use volume::find::books_of_clients;

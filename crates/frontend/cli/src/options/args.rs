@@ -381,7 +381,7 @@ pub struct Device {
 #[derive(Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// The volume
+    /// The volume, or a directory of volumes, each of which is served by its name
     pub volume: PathBuf,
     /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
     /// not encrypted; may be given several times
@@ -410,6 +410,10 @@ pub struct Serve {
     /// Executors
     #[command(flatten)]
     pub executing: crate::options::execution::Executing,
+    /// Data that is kept in memory of each volume, at least 8M; default: 256M, of which the volumes
+    /// of a directory have equal shares
+    #[arg(long, value_name = "SIZE", value_parser = crate::options::given::parse_cache)]
+    pub cache: Option<u64>,
     /// Where messages are written; default: standard error
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,

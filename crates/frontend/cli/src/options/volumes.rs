@@ -88,9 +88,8 @@ pub struct RemoveVolume {
 pub struct GrowVolume {
     /// The volume, not in use
     pub volume: PathBuf,
-    /// Whole size afterwards, such as 4G; default: the size that its file or device has, which a
-    /// growth that was cut off has left larger than the volume, or the one who made the device
-    /// larger
+    /// Whole size afterwards, such as 4G; default: the size that its file or device has, where that
+    /// was made larger already, or a growth was cut off
     #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub size: Option<u64>,
     /// Where its parts are

@@ -68,12 +68,21 @@ pub fn list_volumes(dir: &Path) -> Result<Vec<ListedVolume>> {
     Ok(found)
 }
 
+/// The volume in the file or on the block device `path`; `None` if no volume is there. Nothing is
+/// locked.
+///
+/// # Errors
+/// Refused if it cannot be read.
+pub fn volume_at(path: &Path) -> Result<Option<ListedVolume>> {
+    looked_at(path)
+}
+
 /// Makes a volume in the new file `path`. It has its name when it is whole: a crash before that
 /// leaves a file whose name begins with a dot and ends with `.making`, which may be deleted. The
 /// volume and its name are durable when this returns.
 ///
 /// # Errors
-/// Refused if the name is taken or is none for a volume, or as [`mkfs`].
+/// Refused if the name is taken or no volume may have it, or as [`mkfs`].
 pub fn create_volume(
     path: &Path,
     opts: &MkfsOptions,

@@ -176,8 +176,8 @@ fn lengthen(
     Ok(recovered)
 }
 
-/// How long the file system would be by now, if growing it to `have` bytes was cut off after the
-/// log had moved. A gap that is left in front of the log is none that a growth can fill.
+/// How long the file system would be by now, in blocks, if growing it to `have` bytes was cut off
+/// after the log had moved; `None` if no growth can fill what lies in front of the log.
 fn cut_off(volume: &Volume, have: u64) -> Result<Option<u64>> {
     let header = &volume.view().header;
     let fs = marker::look(&*volume.storage()?.area_reader()?)?;

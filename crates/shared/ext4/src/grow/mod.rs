@@ -1,8 +1,8 @@
 //! Making a file system larger, on paper: which blocks come behind its end, and which of its own
 //! change with them.
 //!
-//! Nothing here writes. Whoever writes what is behind the old end first, durably, and then what
-//! changes before it in one step, has the old file system or the larger one after any crash.
+//! Nothing here writes. If what is behind the old end is written first, durably, and then what
+//! changes before it in one step, a crash leaves the old file system or the larger one.
 
 mod draft;
 
