@@ -118,8 +118,8 @@ fn cut_everywhere(image: &Image, stride: u64) -> Left {
     left
 }
 
-/// Seen to fail when what changes of the old file system is written at once, and not by the journal,
-/// and when a header that was superseded is not erased.
+/// Seen to fail when what changes of the old file system is written at once, and not by the
+/// journal.
 #[test]
 fn a_cut_anywhere_in_a_growth_inside_one_group_leaves_the_old_volume_or_the_new_one() {
     let left = cut_everywhere(&start(VolumeKind::SMALL, 40 * MIB, true), 1);

@@ -43,8 +43,8 @@ impl Device for Looked {
     }
 }
 
-/// What `path` is, as a volume; `None` if no volume is there. One that is in use may change while it
-/// is looked at, and is not called damaged for that.
+/// What `path` is, as a volume; `None` if no volume is there. One that is in use may change while
+/// it is looked at, and is not called damaged for that.
 ///
 /// # Errors
 /// Refused if it cannot be opened or read.

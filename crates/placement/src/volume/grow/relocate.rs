@@ -53,8 +53,9 @@ pub(super) fn moved(header: &StaticHeader, area: u64, total: u64) -> Result<Opti
     Ok(Some(moved))
 }
 
-/// Writes the log at its new place and makes it the log, durably. It is empty, and its records stay
-/// as they are. The old header is still there: the next read of the volume that may write erases it.
+/// Writes the log at its new place and makes it the log, durably. It is empty, and its records
+/// stay as they are. The old header is still there: the next read of the volume that may write
+/// erases it.
 pub(super) fn relocate(
     media: &Media,
     view: &HeaderView,

@@ -71,7 +71,7 @@ impl Fs {
     /// has to change is damaged.
     pub fn grow(&self, store: &mut dyn BlockStore, blocks: u64, now: Timestamp) -> Result<Growth> {
         let old = &self.layout.geo;
-        self.check_growth(blocks)?;
+        check_growth(self, blocks)?;
         let per_group = u64::from(old.blocks_per_group);
         let groups = u32::try_from(blocks.div_ceil(per_group)).map_err(|_| too_many(blocks))?;
         let inode_count = groups.checked_mul(old.inodes_per_group).ok_or(too_many(blocks))?;
@@ -79,14 +79,15 @@ impl Fs {
         let mut draft = Draft::new(store, old.block_count);
         let mut growth =
             Growth { blocks, zeroed: Vec::new(), behind: Vec::new(), changed: Vec::new() };
-        let mut added = Added { blocks: self.lengthen_last(&new, &mut draft)?, ..Added::default() };
+        let mut added =
+            Added { blocks: lengthen_last(self, &new, &mut draft)?, ..Added::default() };
         for nr in old.group_count..groups {
             let group = make_group(&new, nr, &mut draft)?;
             growth.zeroed.push(BlockRun { start: group.inode_table, len: new.table_blocks() });
             added.blocks += u64::from(group.free_blocks);
             added.overhead += own_blocks(&new, nr);
         }
-        let image = self.larger_super(&new, &added, now)?;
+        let image = larger_super(self, &new, &added, now)?;
         let checked = Geometry::new(&image)?;
         assert_eq!(
             checked.gdt_blocks, old.gdt_blocks,
@@ -96,92 +97,96 @@ impl Fs {
         (growth.changed, growth.behind) = draft.into_parts();
         Ok(growth)
     }
+}
 
-    fn check_growth(&self, blocks: u64) -> Result<()> {
-        let old = &self.layout.geo;
-        let refuse = |why: String| Err(Error::Refused(why));
-        if blocks <= old.block_count {
-            return refuse(format!("{blocks} blocks are no more than it has"));
-        }
-        if blocks > self.most_blocks() {
-            return refuse(format!(
-                "its table of group descriptors has room for {} blocks, and not for {blocks}",
-                self.most_blocks()
-            ));
-        }
-        if old.reserved_gdt > 0 {
-            return refuse(
-                "it has an inode of reserved descriptors (resize_inode), which resize2fs keeps in \
-                 order, and SiftFS does not"
-                    .into(),
-            );
-        }
-        if self.fitting_blocks(blocks) != blocks {
-            return refuse(format!("{blocks} blocks would leave a last group too short to be one"));
-        }
-        Ok(())
+/// Refuses what a file system cannot grow to.
+fn check_growth(fs: &Fs, blocks: u64) -> Result<()> {
+    let old = &fs.layout.geo;
+    let refuse = |why: String| Err(Error::Refused(why));
+    if blocks <= old.block_count {
+        return refuse(format!("{blocks} blocks are no more than it has"));
     }
+    if blocks > fs.most_blocks() {
+        return refuse(format!(
+            "its table of group descriptors has room for {} blocks, and not for {blocks}",
+            fs.most_blocks()
+        ));
+    }
+    if old.reserved_gdt > 0 {
+        return refuse(
+            "it has an inode of reserved descriptors (resize_inode), which resize2fs keeps in \
+             order, and SiftFS does not"
+                .into(),
+        );
+    }
+    // A group that may hold copies has to have room for all that a group can hold.
+    let largest = 1 + old.gdt_blocks + 2 + old.table_blocks() + FEWEST;
+    if largest > u64::from(old.blocks_per_group) {
+        return refuse("its groups are too short to hold their own structures".into());
+    }
+    if fs.fitting_blocks(blocks) != blocks {
+        return refuse(format!("{blocks} blocks would leave a last group too short to be one"));
+    }
+    Ok(())
+}
 
-    /// Gives the last group the blocks behind its end that are its own now; returns how many.
-    fn lengthen_last(&self, new: &Geometry, draft: &mut Draft<'_>) -> Result<u64> {
-        let nr = self.layout.geo.group_count - 1;
-        let (from, to) = (self.layout.geo.blocks_in_group(nr), new.blocks_in_group(nr));
-        if from == to {
-            return Ok(0);
-        }
-        // Checks it against its descriptor.
-        self.block_bitmap(draft, nr)?;
-        let mut group = group::at(&self.groups, nr).clone();
-        if !group.has(BG_BLOCK_UNINIT) {
-            let map = draft.modify(group.block_bitmap)?;
-            if bits::next_zero(map, from, to) != to {
-                let what = format!("block bitmap of group {nr}");
-                return Err(corrupt(what, "bits behind the end of the group are not set"));
-            }
-            bits::fill(map, from, to, false);
-            group.block_csum = csum::bitmap_csum(new.seed, map, new.blocks_per_group);
-        }
-        group.free_blocks += to - from;
-        group.store(new, nr, draft)?;
-        Ok(u64::from(to - from))
+/// Gives the last group the blocks behind its end that are its own now; returns how many.
+fn lengthen_last(fs: &Fs, new: &Geometry, draft: &mut Draft<'_>) -> Result<u64> {
+    let nr = fs.layout.geo.group_count - 1;
+    let (from, to) = (fs.layout.geo.blocks_in_group(nr), new.blocks_in_group(nr));
+    if from == to {
+        return Ok(0);
     }
+    // Checks it against its descriptor.
+    fs.block_bitmap(draft, nr)?;
+    let mut group = group::at(&fs.groups, nr).clone();
+    if !group.has(BG_BLOCK_UNINIT) {
+        let map = draft.modify(group.block_bitmap)?;
+        if bits::next_zero(map, from, to) != to {
+            let what = format!("block bitmap of group {nr}");
+            return Err(corrupt(what, "bits behind the end of the group are not set"));
+        }
+        bits::fill(map, from, to, false);
+        group.block_csum = csum::bitmap_csum(new.seed, map, new.blocks_per_group);
+    }
+    group.free_blocks += to - from;
+    group.store(new, nr, draft)?;
+    Ok(u64::from(to - from))
+}
 
-    /// The primary superblock of the larger file system.
-    fn larger_super(
-        &self,
-        new: &Geometry,
-        added: &Added,
-        now: Timestamp,
-    ) -> Result<Box<[u8; SUPER_SIZE]>> {
-        let old = &self.layout.geo;
-        let mut image = self.superblock.sb.clone();
-        let reserved = u128::from(self.reserved_blocks()) * u128::from(new.block_count)
-            / u128::from(old.block_count);
-        let reserved = u64::try_from(reserved).map_err(|_| too_many(new.block_count))?;
-        let free = self.free_blocks + added.blocks;
-        let inodes = self.free_inodes + u64::from(new.inode_count - old.inode_count);
-        let inodes = u32::try_from(inodes).map_err(|_| too_many(new.block_count))?;
-        let overhead = u32::try_from(added.overhead).map_err(|_| too_many(new.block_count))?;
-        let low = |v: u64| ((v & 0xFFFF_FFFF) as u32).into();
-        let high = |v: u64| ((v >> 32) as u32).into();
-        let sb = super_mut(&mut image);
-        (sb.s_blocks_count_lo, sb.s_blocks_count_hi) =
-            (low(new.block_count), high(new.block_count));
-        (sb.s_r_blocks_count_lo, sb.s_r_blocks_count_hi) = (low(reserved), high(reserved));
-        (sb.s_free_blocks_count_lo, sb.s_free_blocks_count_hi) = (low(free), high(free));
-        sb.s_inodes_count = new.inode_count.into();
-        sb.s_free_inodes_count = inodes.into();
-        // Zero means that nobody has counted them.
-        if sb.s_overhead_blocks.get() != 0 {
-            let overhead = sb.s_overhead_blocks.get().saturating_add(overhead);
-            sb.s_overhead_blocks = overhead.into();
-        }
-        let seconds = now.sec.clamp(0, (1 << 40) - 1);
-        (sb.s_wtime, sb.s_wtime_hi) =
-            (((seconds & 0xFFFF_FFFF) as u32).into(), (seconds >> 32) as u8);
-        csum::set_super_csum(&mut image);
-        Ok(image)
+/// The primary superblock of the larger file system.
+fn larger_super(
+    fs: &Fs,
+    new: &Geometry,
+    added: &Added,
+    now: Timestamp,
+) -> Result<Box<[u8; SUPER_SIZE]>> {
+    let old = &fs.layout.geo;
+    let mut image = fs.superblock.sb.clone();
+    let reserved = u128::from(fs.reserved_blocks()) * u128::from(new.block_count)
+        / u128::from(old.block_count);
+    let reserved = u64::try_from(reserved).map_err(|_| too_many(new.block_count))?;
+    let free = fs.free_blocks + added.blocks;
+    let inodes = fs.free_inodes + u64::from(new.inode_count - old.inode_count);
+    let inodes = u32::try_from(inodes).map_err(|_| too_many(new.block_count))?;
+    let overhead = u32::try_from(added.overhead).map_err(|_| too_many(new.block_count))?;
+    let low = |v: u64| ((v & 0xFFFF_FFFF) as u32).into();
+    let high = |v: u64| ((v >> 32) as u32).into();
+    let sb = super_mut(&mut image);
+    (sb.s_blocks_count_lo, sb.s_blocks_count_hi) = (low(new.block_count), high(new.block_count));
+    (sb.s_r_blocks_count_lo, sb.s_r_blocks_count_hi) = (low(reserved), high(reserved));
+    (sb.s_free_blocks_count_lo, sb.s_free_blocks_count_hi) = (low(free), high(free));
+    sb.s_inodes_count = new.inode_count.into();
+    sb.s_free_inodes_count = inodes.into();
+    // Zero means that nobody has counted them.
+    if sb.s_overhead_blocks.get() != 0 {
+        let overhead = sb.s_overhead_blocks.get().saturating_add(overhead);
+        sb.s_overhead_blocks = overhead.into();
     }
+    let seconds = now.sec.clamp(0, (1 << 40) - 1);
+    (sb.s_wtime, sb.s_wtime_hi) = (((seconds & 0xFFFF_FFFF) as u32).into(), (seconds >> 32) as u8);
+    csum::set_super_csum(&mut image);
+    Ok(image)
 }
 
 /// What the new groups, and the longer last one, bring.
