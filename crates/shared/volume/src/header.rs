@@ -179,7 +179,7 @@ fn is_moved(dev: &dyn Device, area: u64, old: &StaticHeader, new: &StaticHeader)
     if !apart || !one || new.external_log() || new.header_offsets[1] >= dev.size() {
         return Ok(false);
     }
-    let newest = |header| Ok(newest(&read_blocks(dev, header)?, 1, HostRecord::decode, |r| r.seq)?);
+    let newest = |header| newest(&read_blocks(dev, header)?, 1, HostRecord::decode, |r| r.seq);
     let (of_old, of_new) = (newest(old)?, newest(new)?);
     Ok(of_old == of_new && of_new.is_some_and(|(host, _)| host.state == HostState::Clean))
 }
