@@ -141,7 +141,7 @@ pub(super) fn run(
     };
     let channel = (channel, shares_memory);
     let opened = wait_for(asked, &mut receiver)
-        .and_then(|opening| open(server, opening, channel, (&notices, &outbox)));
+        .and_then(|opening| open(server, *opening, channel, (&notices, &outbox)));
     let opened = match opened {
         Ok(opened) => opened,
         Err(error) => {
@@ -209,7 +209,7 @@ pub(super) fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
 /// Opens the session that was asked for.
 fn open(
     server: &Server,
-    opening: Box<siftfs_calls::Opening>,
+    opening: siftfs_calls::Opening,
     (channel, shares_memory): (Channel<'_>, bool),
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
