@@ -59,6 +59,8 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Stati
         c.error("header.none", "neither copy of the header is valid");
         return None;
     };
+    let others = guesses.into_iter().flatten().filter(|at| !header.header_offsets.contains(at));
+    others.for_each(|offset| check_other(c, &header, offset));
     if header.external_log() != apart {
         let text = if apart {
             "what was given as log is a volume that holds its own"
@@ -79,6 +81,30 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Stati
         }
     }
     Some(header)
+}
+
+/// A header where one may be that is not this one: from before the log was moved, if nothing was
+/// written since; else nobody knows which of both counts.
+fn check_other(c: &mut Check<'_>, header: &StaticHeader, offset: u64) {
+    let Some(other) = block(c, offset, "header", StaticHeader::decode) else { return };
+    if other == *header || !other.header_offsets.contains(&offset) {
+        return;
+    }
+    let newest = [header, &other].map(|header| {
+        let bases = header.header_offsets.into_iter();
+        let places = bases.flat_map(|base| HOST_SLOTS.map(|slot| base + slot));
+        let records = places.filter_map(|at| block(c, at, "host record", HostRecord::decode));
+        records.max_by_key(|record| record.seq)
+    });
+    let one = (header.volume, header.area_uuid) == (other.volume, other.area_uuid);
+    if one && newest[0] == newest[1] {
+        c.warn(
+            "header.moved",
+            format!("the header at byte {offset} is from before the log was moved"),
+        );
+    } else {
+        c.error("header.disagree", format!("the header at byte {offset} describes another volume"));
+    }
 }
 
 /// Bytes that the format keeps for later: from, to, and since which version they mean something.

@@ -19,6 +19,38 @@ fn damaged_header_copies() {
     assert_eq!(f.codes(), ["incompatible"]);
 }
 
+/// A log that was moved, on a device twice as long, and the header that it had before.
+fn moved() -> Fixture {
+    let mut f = Fixture::empty(HostState::Clean);
+    let longer = MemDevice::new(2 * SIZE);
+    let mut bytes = vec![0; SIZE as usize];
+    f.dev.read(0, &mut bytes).unwrap();
+    longer.write(0, &bytes, false).unwrap();
+    f.dev = longer;
+    f.header.header_offsets = f.header.header_offsets.map(|at| at + SIZE);
+    f.header.journal_offset += SIZE;
+    f.header.lanes[0].offset += SIZE;
+    f.headers();
+    f
+}
+
+#[test]
+fn a_header_from_before_the_log_was_moved() {
+    assert_eq!(moved().codes(), ["header.moved"]);
+    let mut f = moved();
+    f.host.seq += 1;
+    f.headers();
+    assert_eq!(f.codes(), ["header.disagree"]);
+    let mut f = moved();
+    f.header.volume = [2; 16];
+    f.headers();
+    assert_eq!(f.codes(), ["header.disagree"]);
+    // Once it is erased nothing is left to say.
+    let f = moved();
+    f.put(AREA, &[0; 4096]);
+    assert_eq!(f.codes(), [""; 0]);
+}
+
 #[test]
 fn damaged_slots() {
     let f = Fixture::new();

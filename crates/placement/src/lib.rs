@@ -40,8 +40,12 @@ pub use siftfs_volume::Media;
 pub use siftfs_wire::Access;
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
+pub use volume::directory::{
+    ListedVolume, VolumeState, create_volume, list_volumes, remove_volume, volume_at,
+};
 pub use volume::discard::Discarded;
 pub use volume::find::books_of_clients;
+pub use volume::grow::{GrowReport, grow, grow_on};
 pub use volume::media::{
     OpenedMedia, Places, open_media, open_media_for, open_media_for_host, open_media_for_service,
     open_member,

@@ -13,7 +13,7 @@ mod show;
 use clap::Parser;
 use command::processes::{device, key, serve};
 use command::programs::{accel, bench};
-use command::{fsck, generate, inspect, live, mount, publish, top, tune, umount, volume};
+use command::{fsck, generate, inspect, live, mount, publish, top, tune, umount, volume, volumes};
 use daemon::limits;
 use helper::called::{self, Call, Role};
 use options::args::{Cli, Command};
@@ -63,6 +63,7 @@ fn run(command: Command) -> Outcome {
         Command::Mount(a) => mount::mount(&a.gathered()),
         Command::Device(a) => device::device(&a),
         Command::Serve(a) => serve::serve(&a),
+        Command::Volumes(a) => volumes::volumes(&a),
         Command::Umount(a) => umount::umount(&a),
         Command::Publish(a) => publish::publish(&a),
         Command::Sync(a) => live::sync(&a),

@@ -12,7 +12,7 @@ const SUPER_OFFSET: u64 = 1024;
 pub type SuperBytes = [u8; 1024];
 
 /// The area's metadata, read-only.
-struct LookStore {
+pub struct LookStore {
     area: RegionReader,
     blocks: HashMap<BlockNr, Box<[u8; BLOCK_SIZE]>>,
 }
@@ -54,7 +54,13 @@ pub fn write_primary(area: &SuperblockWriter, bytes: &SuperBytes) -> Result<()> 
 
 /// Opens the file system as the area has it, read-only.
 pub fn look(area: &RegionReader) -> Result<Fs> {
-    Fs::open(&mut LookStore { area: area.clone(), blocks: HashMap::new() })
+    look_at(area).map(|(fs, _)| fs)
+}
+
+/// As [`look`], with the blocks that it was opened on.
+pub fn look_at(area: &RegionReader) -> Result<(Fs, LookStore)> {
+    let mut store = LookStore { area: area.clone(), blocks: HashMap::new() };
+    Ok((Fs::open(&mut store)?, store))
 }
 
 /// The superblock as it will stand when the volume is plain ext4 again.

@@ -3,9 +3,11 @@
 
 pub mod adopt;
 pub mod child;
+pub mod directory;
 pub mod discard;
 pub(crate) mod files;
 pub mod find;
+pub mod grow;
 pub mod layout;
 pub mod marker;
 pub mod media;

@@ -59,6 +59,8 @@ pub struct HeaderView {
     pub(crate) service_slot: usize,
     /// What the other host slot holds.
     pub older_host: OlderHost,
+    /// The header that the log had before it was moved, if that was not erased yet.
+    pub superseded: Option<StaticHeader>,
     /// Highest sequence number seen in host and service slots; a new record exceeds it.
     pub(crate) top: [u64; 2],
     blocks: [Vec<Block>; 2],
@@ -70,9 +72,9 @@ impl HeaderView {
         if self.host_slot == 0 { "host B" } else { "host A" }
     }
 
-    /// Does a copy need [`repair_headers`]?
+    /// Does [`repair_headers`] have something to do?
     pub fn needs_repair(&self) -> bool {
-        self.copies.iter().any(|c| *c != CopyState::Good)
+        self.copies.iter().any(|c| *c != CopyState::Good) || self.superseded.is_some()
     }
 }
 
@@ -147,12 +149,59 @@ pub fn read_log_header(log: &dyn Device) -> Result<StaticHeader> {
     }
 }
 
-/// The static part on the device that holds everything: at its end, else where the ext4 area ends.
-fn find_static(dev: &dyn Device, area: Option<&AreaSuper>) -> Result<StaticHeader> {
+/// A static part, and the one that it superseded.
+type Superseding = (StaticHeader, Option<StaticHeader>);
+
+/// The static part at the device's end, else where the ext4 area of `area` bytes ends. Both may be
+/// valid and differ while the log is being moved: then the device's end counts.
+fn static_at_ends(dev: &dyn Device, area: Option<u64>) -> Result<Option<Superseding>> {
+    let at = |place: Option<u64>| place.map_or(Ok(None), |at| if_valid(static_at(dev, at)));
+    match (at(dev.size().checked_sub(HEADER_LEN))?, at(area)?) {
+        (Some(new), Some(old)) if new != old => {
+            if is_moved(dev, area.unwrap_or(0), &old, &new)? {
+                return Ok(Some((new, Some(old))));
+            }
+            Err(corrupt("header", "its two copies describe different volumes"))
+        }
+        (new, old) => Ok(new.or(old).map(|header| (header, None))),
+    }
+}
+
+/// Did moving the log of a clean volume write `new`, and is the header `old` yet to be erased? Then
+/// nothing was written under the new one, so both have the same newest host record. The old one
+/// lies between the end of the ext4 area and the new one.
+fn is_moved(dev: &dyn Device, area: u64, old: &StaticHeader, new: &StaticHeader) -> Result<bool> {
+    let [old_first, old_last] = old.header_offsets;
+    let end = old_first.max(old_last).saturating_add(HEADER_LEN);
+    let apart = old_first.min(old_last) >= area && end <= new.header_offsets[0];
+    let one =
+        (old.volume, old.area_uuid, old.incompat) == (new.volume, new.area_uuid, new.incompat);
+    if !apart || !one || new.external_log() || new.header_offsets[1] >= dev.size() {
+        return Ok(false);
+    }
+    let newest = |header| newest(&read_blocks(dev, header)?, 1, HostRecord::decode, |r| r.seq);
+    let (of_old, of_new) = (newest(old)?, newest(new)?);
+    Ok(of_old == of_new && of_new.is_some_and(|(host, _)| host.state == HostState::Clean))
+}
+
+/// What means something in both copies.
+fn read_blocks(dev: &dyn Device, header: &StaticHeader) -> Result<[Vec<Block>; 2]> {
+    let mut blocks = [Vec::new(), Vec::new()];
+    for (copy, base) in blocks.iter_mut().zip(&header.header_offsets) {
+        for i in 0..USED {
+            copy.push(read_block(dev, base + i as u64 * BLOCK_BYTES)?);
+        }
+    }
+    Ok(blocks)
+}
+
+/// The static part on the device that holds everything: at its end, else where the ext4 area ends;
+/// and the one that was there before the log was moved.
+fn find_static(dev: &dyn Device, area: Option<&AreaSuper>) -> Result<Superseding> {
     let size = dev.size();
-    match static_in(dev, &[size.checked_sub(HEADER_LEN), area.map(|a| a.len)])? {
-        Some(header) if !header.external_log() => return Ok(header),
-        Some(header) if area.is_none() => {
+    match static_at_ends(dev, area.map(|a| a.len))? {
+        Some((header, old)) if !header.external_log() => return Ok((header, old)),
+        Some((header, _)) if area.is_none() => {
             return Err(Error::Refused(format!(
                 "this is the log {} of a volume, and not the volume: name that, and this as --log",
                 show_uuid(&header.volume)
@@ -204,8 +253,8 @@ pub fn read_headers(dev: &dyn Device) -> Result<HeaderView> {
 /// log and area are of different times (rule R16).
 pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderView> {
     let area_super = read_super(area, 0)?;
-    let (dev, header) = match log {
-        Some(log) => (log, read_log_header(log)?),
+    let (dev, (header, superseded)) = match log {
+        Some(log) => (log, (read_log_header(log)?, None)),
         None => (area, find_static(area, area_super.as_ref())?),
     };
     for (name, offset, len) in header.regions() {
@@ -223,13 +272,8 @@ pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderV
     if !header.external_log() {
         belong::check_area(&header, area_super.as_ref())?;
     }
-    let mut blocks = [Vec::new(), Vec::new()];
-    for (copy, base) in blocks.iter_mut().zip(&header.header_offsets) {
-        for i in 0..USED {
-            copy.push(read_block(dev, base + i as u64 * BLOCK_BYTES)?);
-        }
-    }
-    let view = view(header, area_super, blocks)?;
+    let blocks = read_blocks(dev, &header)?;
+    let view = HeaderView { superseded, ..view(header, area_super, blocks)? };
     if view.header.external_log() {
         belong::check_linked(&view, area)?;
     }
@@ -294,6 +338,7 @@ fn view(
         host_slot,
         service_slot,
         older_host,
+        superseded: None,
         top,
         blocks,
     })
@@ -310,7 +355,8 @@ fn older_host<'a>(mut copies: impl Iterator<Item = &'a Block> + Clone) -> OlderH
 }
 
 /// Writes what a bad copy lacks from the good one, then flushes. A block that is the only valid
-/// place of a record is never touched.
+/// place of a record is never touched. Then the header that the log had before it was moved is
+/// erased, durably.
 pub fn repair_headers(dev: &dyn Device, view: &HeaderView) -> Result<()> {
     let wanted: [(usize, Block); 3] = [
         (0, view.header.encode()),
@@ -324,6 +370,40 @@ pub fn repair_headers(dev: &dyn Device, view: &HeaderView) -> Result<()> {
             }
         }
     }
+    dev.flush()?;
+    view.superseded.as_ref().map_or(Ok(()), |old| erase_headers(dev, old))
+}
+
+/// Gives the log of a clean volume, which was moved on its device, the header `header`, with all
+/// records as they stand; durable when it returns. Whatever the header names lies behind the old
+/// log and is durable by then. The one step that counts is the last: the static part at the
+/// device's end. The old header is still there afterwards: [`repair_headers`] of a new view erases
+/// it.
+///
+/// # Panics
+/// If it is the header of another volume, or does not end where the device ends, or the log lies
+/// elsewhere.
+pub fn write_moved_headers(
+    dev: &dyn Device,
+    view: &HeaderView,
+    header: &StaticHeader,
+) -> Result<()> {
+    let [first, last] = header.header_offsets;
+    assert_eq!(view.host.state, HostState::Clean, "a log that is moved is empty");
+    assert_eq!((header.volume, header.external_log()), (view.header.volume, false), "the same log");
+    assert_eq!(last + HEADER_LEN, dev.size(), "a reader looks at the device's end first");
+    for ((base, old), whole) in [first, last].into_iter().zip(&view.blocks).zip([true, false]) {
+        let mut copy = siftfs_device::AlignedBuf::zeroed(HEADER_LEN as usize);
+        let parts = copy.as_chunks_mut().0.iter_mut().zip(old);
+        parts.skip(1).for_each(|(to, block)| *to = **block);
+        if whole {
+            let start = copy.as_chunks_mut().0.first_mut().expect("a copy begins with a block");
+            *start = *header.encode();
+        }
+        dev.write(base, &copy, false)?;
+    }
+    dev.flush()?;
+    dev.write(last + STATIC_OFFSET, &header.encode()[..], false)?;
     dev.flush()
 }
 

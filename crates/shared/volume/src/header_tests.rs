@@ -2,7 +2,7 @@ use super::*;
 use crate::test_util::*;
 use crate::{HostSlots, ServiceSlots};
 use siftfs_base::TxnSeq;
-use siftfs_device::{Cut, FaultDevice, MemDevice, Origin, Storage};
+use siftfs_device::{Cut, Fate, FaultDevice, MemDevice, Origin, PendingWrite, Storage};
 use std::sync::Arc;
 
 fn bad(v: &HeaderView) -> Vec<usize> {
@@ -161,4 +161,90 @@ fn a_slot_update_is_two_writes_and_one_flush() {
     slots.write(Origin::Background, &ServiceRecord { next_seq: TxnSeq(9), ..service() }).unwrap();
     assert_eq!((fault.stats().writes, fault.stats().flushes), (2, 1));
     assert_eq!(read_headers(&*dev).unwrap().service, *slots.newest());
+}
+
+/// The header after the log was moved behind its old end, on a device that is twice as long.
+fn moved_header() -> StaticHeader {
+    let mut moved = header();
+    moved.header_offsets = moved.header_offsets.map(|at| at + SIZE);
+    moved.journal_offset += SIZE;
+    moved.lanes[0].offset += SIZE;
+    moved.area_len += SIZE;
+    moved
+}
+
+#[test]
+fn a_moved_log_counts_until_the_old_header_is_erased() {
+    let dev = resized(2 * SIZE);
+    let old = read_headers(&dev).unwrap();
+    write_moved_headers(&dev, &old, &moved_header()).unwrap();
+    let v = read_headers(&dev).unwrap();
+    assert_eq!((&v.header, &v.host, &v.service), (&moved_header(), &host(), &service()));
+    assert_eq!(v.superseded, Some(header()));
+    assert!(v.needs_repair() && bad(&v).is_empty());
+    repair_headers(&dev, &v).unwrap();
+    let v = read_headers(&dev).unwrap();
+    assert_eq!((&v.header, v.superseded.is_none()), (&moved_header(), true));
+    assert!(!v.needs_repair());
+    for base in header().header_offsets {
+        let mut bytes = vec![1; HEADER_LEN as usize];
+        dev.read(base, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|b| *b == 0), "erased at {base}");
+    }
+}
+
+#[test]
+fn two_headers_that_no_move_explains_are_refused() {
+    let moved = || {
+        let dev = resized(2 * SIZE);
+        write_moved_headers(&dev, &read_headers(&dev).unwrap(), &moved_header()).unwrap();
+        dev
+    };
+    let other = |change: &dyn Fn(&mut StaticHeader, &mut HostRecord)| {
+        let dev = moved();
+        let (mut header, mut host) = (header(), host());
+        change(&mut header, &mut host);
+        header.header_offsets.iter().for_each(|base| {
+            dev.write(base + STATIC_OFFSET, &header.encode()[..], false).unwrap();
+            dev.write(base + HOST_SLOTS[0], &host.encode()[..], false).unwrap();
+        });
+        message(&dev)
+    };
+    let contradict = "its two copies describe different volumes";
+    // An older copy of the volume was put back under a newer header, or the other way round.
+    assert!(other(&|_, host| host.seq += 1).contains(contradict));
+    assert!(other(&|_, host| host.state = HostState::Mounted).contains(contradict));
+    assert!(other(&|header, _| header.volume[0] ^= 1).contains(contradict));
+    assert!(other(&|header, _| header.area_uuid[0] ^= 1).contains(contradict));
+    let whole = read_headers(&moved()).unwrap();
+    assert!(whole.superseded.is_some(), "unchanged, they are explained");
+}
+
+#[test]
+fn a_power_cut_anywhere_in_a_move_leaves_the_old_header_or_the_new_one() {
+    let start = || FaultDevice::from_image(resized(2 * SIZE).snapshot(), 3);
+    let whole = start();
+    write_moved_headers(&whole, &read_headers(&whole).unwrap(), &moved_header()).unwrap();
+    let (ops, mut seen) = (whole.ops(), [0, 0]);
+    for cut in 0..=ops {
+        let dev = start();
+        let old = read_headers(&dev).unwrap();
+        dev.cut_at(cut);
+        assert_eq!(write_moved_headers(&dev, &old, &moved_header()).is_ok(), cut == ops);
+        // Of the device's last bytes the first block alone survives, and of all else nothing.
+        let first_block = |write: &PendingWrite| match write.offset + HEADER_LEN >= 2 * SIZE {
+            true => Fate::Prefix(BLOCK_SIZE / 512),
+            false => Fate::Lose,
+        };
+        let torn = (0..20).map(|seed| dev.power_cut_image(seed));
+        for image in torn.chain([dev.image_with(first_block)]) {
+            let v = read_headers(&MemDevice::from_image(image)).unwrap();
+            assert_eq!((&v.host, &v.service), (&host(), &service()));
+            let new = v.header == moved_header();
+            assert!(new || v.header == header(), "cut at {cut}");
+            assert_eq!(v.superseded.is_some(), new);
+            seen[usize::from(new)] += 1;
+        }
+    }
+    assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
 }

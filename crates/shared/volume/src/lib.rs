@@ -22,6 +22,7 @@ pub use belong::first_backup;
 pub use header::{
     CopyState, HEADER_HOST, HEADER_SERVICE, HEADER_STATIC, HeaderView, OlderHost, erase_headers,
     format_headers, read_headers, read_log_header, read_media, region_descs, repair_headers,
+    write_moved_headers,
 };
 pub use journal::{JournalEnd, JournalScanner};
 pub use lane::{LaneEnd, LaneRecord, LaneScanner, ScanData, check_lane_ends};

@@ -19,3 +19,4 @@ pub mod top;
 pub mod tune;
 pub mod umount;
 pub mod volume;
+pub mod volumes;

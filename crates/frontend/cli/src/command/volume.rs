@@ -11,8 +11,8 @@ use crate::show::output::{complain, print_json, say};
 use crate::show::progress::Display;
 use siftfs_base::Error;
 use siftfs_placement::{
-    BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions, is_rbd,
-    parts_of, principal,
+    BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions,
+    Shortage, is_rbd, parts_of, principal,
 };
 use siftfs_transport::Trust;
 use std::path::Path;
@@ -20,6 +20,10 @@ use std::path::Path;
 /// Why a volume is not made over a wire.
 const MADE_THERE: &str = "a target serves a volume that is there: make it where its storage is, \
                           then start `siftfs device` on it";
+
+/// Why a volume is not grown over a wire.
+pub const GROWN_THERE: &str = "a target serves a volume as it is: grow it where its storage is, while nobody \
+                               serves it";
 
 /// `siftfs mkfs`.
 pub fn mkfs(a: &Mkfs) -> Outcome {
@@ -119,8 +123,7 @@ pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
 }
 
 /// Warns of a sparse file that may come to need more room than there is.
-fn warn_of_shortage(volume: &Path, report: &MkfsReport) {
-    let Some(short) = report.shortage else { return };
+pub fn warn_of_shortage(volume: &Path, short: Shortage) {
     complain(format_args!(
         "{}: the file may come to need {} more, and the file system that it lies on has {} free: when that \
          is full, what needs more of it fails until there is room (ENOSPC), an unmount too. --reserve takes all \
@@ -131,7 +134,11 @@ fn warn_of_shortage(volume: &Path, report: &MkfsReport) {
     ));
 }
 
-fn show_made(
+/// Says what was made, or prints the report.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn show_made(
     volume: &Path,
     log: Option<&Path>,
     what: &str,
@@ -141,7 +148,9 @@ fn show_made(
     if let Some(area) = report.record_area.as_ref().filter(|area| !area.persistent) {
         warn_of_volatile(&area.place);
     }
-    warn_of_shortage(volume, report);
+    if let Some(short) = report.shortage {
+        warn_of_shortage(volume, short);
+    }
     if json {
         print_json(report)?;
         return Ok(0);

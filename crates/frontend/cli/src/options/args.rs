@@ -4,6 +4,7 @@ use crate::daemon::logging::Level;
 use crate::options::keys::{Admit, Key, Known};
 pub use crate::options::programs::{Accel, Bench, NamedBench};
 use crate::options::size::parse_size;
+use crate::options::volumes::Volumes;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
 use std::path::PathBuf;
@@ -59,6 +60,8 @@ pub enum Command {
     Device(Device),
     /// Serve a volume to programs and mounts that reach it by a socket
     Serve(Serve),
+    /// List, create and remove the volumes of a directory, and grow a volume
+    Volumes(Volumes),
     /// Unmount; returns when the volume is plain ext4
     Umount(Umount),
     /// Give files new names, all of them or none, also after a crash
@@ -103,7 +106,7 @@ impl Command {
         use Command as C;
         match self {
             C::Mkfs(_) | C::Adopt(_) | C::Release(_) | C::Mount(_) | C::Device(_) => true,
-            C::Serve(_) | C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
+            C::Serve(_) | C::Recover(_) | C::Fsck(_) | C::Inspect(_) | C::Volumes(_) => true,
             C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
             C::Checkpoint(_) | C::Trim(_) | C::Tune(_) | C::Bench(_) | C::Generate(_) => false,
             C::Accel(_) | C::Key(_) => false,
@@ -387,7 +390,7 @@ pub struct Device {
 #[derive(Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// The volume
+    /// The volume, or a directory of volumes, each of which is served by its name
     pub volume: PathBuf,
     /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
     /// not encrypted; may be given several times
@@ -416,6 +419,10 @@ pub struct Serve {
     /// Executors
     #[command(flatten)]
     pub executing: crate::options::execution::Executing,
+    /// Data that is kept in memory of each volume, at least 8M; default: 256M, of which the volumes
+    /// of a directory have equal shares
+    #[arg(long, value_name = "SIZE", value_parser = crate::options::given::parse_cache)]
+    pub cache: Option<u64>,
     /// Where messages are written; default: standard error
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
@@ -608,7 +615,8 @@ pub struct Top {
     pub once: bool,
 }
 
-fn label(text: &str) -> Result<String, String> {
+/// Parses an ext4 label.
+pub fn label(text: &str) -> Result<String, String> {
     match text.len() {
         0..=16 => Ok(text.into()),
         n => Err(format!("{n} bytes, and ext4 has room for 16")),

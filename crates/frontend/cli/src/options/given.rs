@@ -166,7 +166,18 @@ impl Given<'_> {
     }
 }
 
-/// Memory of a checkpoint, in bytes.
+/// The size of a cache on the command line, in bytes.
+///
+/// # Errors
+/// A message that says what is possible.
+pub fn parse_cache(value: &str) -> Result<u64, String> {
+    match parse_size(value).map_err(|e| format!("{value}: {e}"))? {
+        bytes if bytes >= MIN_CACHE => Ok(bytes),
+        _ => Err(format!("{value}: at least 8M")),
+    }
+}
+
+/// Memory of a checkpoint on the command line, in bytes.
 ///
 /// # Errors
 /// A message that says what is possible.

@@ -12,3 +12,4 @@ pub mod served;
 pub mod size;
 pub mod table;
 pub mod target;
+pub mod volumes;

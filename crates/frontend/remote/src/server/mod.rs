@@ -9,12 +9,14 @@ mod notices;
 mod outbox;
 mod process;
 mod proofs;
+mod reception;
 mod returning;
 pub(crate) use returning::draw;
 mod session;
 mod slots;
 
 pub use bounds::{bounded, bounded_machine};
+pub use reception::{Directory, Reception};
 pub use returning::{Before, Begins, VolumeEpoch, give_up_book, note_epoch};
 
 use crate::Listener;
@@ -263,8 +265,7 @@ impl Server {
     /// listeners may be served at a time.
     pub fn serve(self: &Arc<Self>, listener: &Listener) {
         let mut sessions: Vec<JoinHandle<()>> = Vec::new();
-        self.serving.fetch_add(1, Ordering::SeqCst);
-        self.keep();
+        self.begin_serving();
         while !self.is_ending() {
             sessions.retain(|session| !session.is_finished());
             self.logged.look();
@@ -279,6 +280,19 @@ impl Server {
                 tracing::error!("a session ended with a failed assertion");
             }
         }
+        self.end_serving();
+    }
+
+    /// Connections may come from now on by another door than a listener of this server
+    /// ([`Reception`]), until [`Server::end_serving`].
+    pub fn begin_serving(self: &Arc<Self>) {
+        self.serving.fetch_add(1, Ordering::SeqCst);
+        self.keep();
+    }
+
+    /// No connection comes any more, and all sessions have ended, for which the server has to be
+    /// stopped: what clients need to know of it is written down.
+    pub fn end_serving(&self) {
         // The last one of several listeners.
         if self.serving.fetch_sub(1, Ordering::SeqCst) == 1
             && let Err(error) = self.end_in_order()
@@ -302,7 +316,12 @@ impl Server {
     /// have come by another door than a listener that is served ([`Server::serve`]), which goes on
     /// beside it.
     pub fn attend(self: &Arc<Self>, end: ServerEnd<FileProtocol>) {
-        session::run(self, end);
+        session::run(self, end, None);
+    }
+
+    /// As [`Server::attend`], of a connection that has said what it wants.
+    fn attend_to(&self, end: ServerEnd<FileProtocol>, opening: Box<siftfs_calls::Opening>) {
+        session::run(self, end, Some(opening));
     }
 
     fn begin(self: &Arc<Self>, end: ServerEnd<FileProtocol>, sessions: &mut Vec<JoinHandle<()>>) {

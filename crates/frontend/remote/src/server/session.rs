@@ -125,8 +125,12 @@ pub(super) struct Session<'a> {
     process: Option<Process>,
 }
 
-/// Serves a connection to its end.
-pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
+/// Serves a connection to its end; `asked` is what it opens, if that was heard already.
+pub(super) fn run(
+    server: &Server,
+    end: ServerEnd<FileProtocol>,
+    asked: Option<Box<siftfs_calls::Opening>>,
+) {
     let Connection { sender, mut receiver, peer, process, shares_memory, key } = end;
     let outbox = Arc::new(Outbox::new(sender.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
@@ -136,12 +140,13 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
         (None, None) => Channel::Nobody,
     };
     let channel = (channel, shares_memory);
-    let opened = match open(server, &mut receiver, channel, (&notices, &outbox)) {
+    let opened = wait_for(asked, &mut receiver)
+        .and_then(|opening| open(server, *opening, channel, (&notices, &outbox)));
+    let opened = match opened {
         Ok(opened) => opened,
         Err(error) => {
             server.turned_away(&error);
-            outbox.begin(FromServer::Refused { reason: error.to_string() });
-            return sender.close();
+            return refuse(&sender, &error);
         }
     };
     count(&server.counters.opened);
@@ -175,8 +180,23 @@ pub(super) fn run(server: &Server, end: ServerEnd<FileProtocol>) {
     }
 }
 
+/// Tells a client why it gets no session, and ends the connection.
+pub(super) fn refuse(sender: &Arc<dyn Sender<FromServer>>, error: &Error) {
+    let outbox = Arc::new(Outbox::new(sender.clone()));
+    outbox.begin(FromServer::Refused { reason: error.to_string() });
+    sender.close();
+}
+
+/// What opens the session: what was heard already, or what comes.
+fn wait_for(
+    heard: Option<Box<siftfs_calls::Opening>>,
+    inbox: &mut Inbox,
+) -> Result<Box<siftfs_calls::Opening>> {
+    heard.map_or_else(|| asked(inbox), Ok)
+}
+
 /// Waits for what opens the session.
-fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
+pub(super) fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
     let refused = |why: String| Err(Error::Refused(why));
     match inbox.recv(Some(OPENING))? {
         Received::Message(ToServer::Open(opening)) => Ok(opening),
@@ -186,14 +206,13 @@ fn asked(inbox: &mut Inbox) -> Result<Box<siftfs_calls::Opening>> {
     }
 }
 
-/// Waits for what opens the session, and opens it.
+/// Opens the session that was asked for.
 fn open(
     server: &Server,
-    inbox: &mut Inbox,
+    opening: siftfs_calls::Opening,
     (channel, shares_memory): (Channel<'_>, bool),
     (notices, outbox): (&Arc<Notices>, &Arc<Outbox>),
 ) -> Result<Opened> {
-    let opening = asked(inbox)?;
     // As a question: what the client knows by this session counts from now on.
     notices.asks();
     if !opening.volume.is_empty() && !server.volume.is_called(&opening.volume) {

@@ -1,5 +1,6 @@
 //! Processes that others reach by a socket, and the keys by which machines will know each other.
 
 pub mod device;
+pub mod directory;
 pub mod key;
 pub mod serve;

@@ -1,6 +1,7 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
 use crate::command::mount::LATE_FORGETS;
+use crate::command::processes::directory::Rooms;
 use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
@@ -53,6 +54,18 @@ pub fn serve(a: &Serve) -> Outcome {
     // Addresses first: one that is in use is said before the volume is touched.
     let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
     let listeners = listening::bind(&a.listen, &a.admit, &options)?;
+    let over = || {
+        while !ending.load(Ordering::Acquire) {
+            thread::sleep(POLL);
+        }
+    };
+    if path.is_dir() {
+        let rooms = Rooms::open(a, &path)?;
+        announce_all(a, &rooms, &listeners)?;
+        let closed = rooms.serve(listeners, over);
+        drop(memory);
+        return closed;
+    }
     let volume = open(a, &path)?;
     let execution = a.executing.execution();
     let served = volume.served(&name_of(&a.volume));
@@ -61,9 +74,7 @@ pub fn serve(a: &Serve) -> Outcome {
     tracing::info!(?execution, "calls are carried out");
     announce(a, &volume, &listeners)?;
     let listening = Listening::start(listeners, server)?;
-    while !ending.load(Ordering::Acquire) {
-        thread::sleep(POLL);
-    }
+    over();
     drop(listening);
     let closed = volume.close().map_err(|e| Failure::about(&a.volume, e));
     drop(memory);
@@ -79,6 +90,7 @@ fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
     let address = a.service.clone().or(there);
     options.service = address.map(|address| service(a, address)).transpose()?;
     options.books = Some(books_of_clients());
+    options.page_cache = a.cache.unwrap_or(options.page_cache);
     let mut display = Display::new();
     let progress = &mut |what: &str, done, total| display.update(what, done, total);
     let opened = LocalVolume::open(path, &options, progress);
@@ -106,7 +118,24 @@ fn service(a: &Serve, address: Address) -> Result<ServicePlace, Failure> {
 
 fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(), Failure> {
     let uuid = siftfs_log::show_uuid(&volume.uuid());
-    let name = a.volume.display().to_string();
+    say_where(a, &a.volume.display().to_string(), &uuid, listeners)?;
+    notify::ready();
+    Ok(())
+}
+
+/// The same of a directory's volumes, which clients call by their names.
+fn announce_all(a: &Serve, rooms: &Rooms, listeners: &[Listener]) -> Result<(), Failure> {
+    let names = rooms.names();
+    names.iter().try_for_each(|(name, uuid)| say_where(a, name, uuid, listeners))?;
+    if names.is_empty() {
+        output::complain(format_args!("{}: no volume is open yet", a.volume.display()));
+    }
+    notify::ready();
+    Ok(())
+}
+
+/// A line for each listener.
+fn say_where(a: &Serve, name: &str, uuid: &str, listeners: &[Listener]) -> Result<(), Failure> {
     for listener in listeners {
         let address = listener.address().to_string();
         tracing::info!(volume = name, uuid, address, "listening");
@@ -121,6 +150,5 @@ fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(
             output::say(format!("{name}: volume {uuid} is served at {address}"))?;
         }
     }
-    notify::ready();
     Ok(())
 }
