@@ -4,6 +4,7 @@
 pub mod allocator;
 pub mod cgroup;
 pub mod control_server;
+pub mod freeze;
 pub mod limits;
 pub mod listening;
 pub mod logging;
