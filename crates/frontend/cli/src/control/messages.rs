@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Version of these messages; both sides refuse another one.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Largest message in bytes.
 const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
