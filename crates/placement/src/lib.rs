@@ -16,6 +16,7 @@ pub use device::server::{Listener, OpenMedia, Server, ServerOptions};
 pub use device::storage::OpenStorage;
 pub use device::workers::WorkerOptions;
 pub use link::connect::{Connector, Dial, HostEnd};
+pub use mount::freeze::{Freezer, Frozen, Held};
 pub use mount::local::{LocalVolume, Sessions};
 pub use mount::private_logs::PrivateLogs;
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};

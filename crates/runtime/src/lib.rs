@@ -30,6 +30,7 @@ mod staging;
 mod state;
 
 pub use assembly::commit::Commit;
+pub use assembly::freeze::{hold, let_go, prepare_hold};
 pub use assembly::remount::Tuning;
 pub use config::{Compact, Config, Pools};
 pub use direct_plane::{Admits, DirectPlane, Written};

@@ -149,7 +149,6 @@ impl Runtime {
         let orphans: BTreeSet<InodeNr> = fs.read_orphans(&mut meta)?.into_iter().collect();
         let made = readers.lanes.iter().zip(parts.mediums.iter().zip(&parts.lane_heads));
         let lanes = made.map(|(r, (medium, head))| Lane::on(*medium, r.len(), *head)).collect();
-        let area = parts.mediums.iter().position(|medium| *medium == LaneMedium::Bytes);
         let (wait, group) = (parts.config.group_wait, parts.config.group);
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
@@ -168,6 +167,7 @@ impl Runtime {
             changes: Default::default(),
             replies: Default::default(),
             reserves: Default::default(),
+            hold: Default::default(),
             recovery: None,
         };
         let state = State {
@@ -196,7 +196,7 @@ impl Runtime {
             file_locks: FileLocks::default(),
             demand: Demand::default(),
             lanes: parts.lanes,
-            record_area: area,
+            record_area: parts.mediums.iter().position(|medium| *medium == LaneMedium::Bytes),
             readers,
             link: parts.link,
             direct: parts.direct,
@@ -325,7 +325,7 @@ impl Runtime {
         })
     }
 
-    fn mutate_once<T>(
+    pub(crate) fn mutate_once<T>(
         &self,
         doing: &Doing,
         space_tried: bool,
@@ -333,9 +333,7 @@ impl Runtime {
     ) -> Step<T> {
         self.seq.check()?;
         let mut st = self.lock();
-        if st.metadata.log.config.read_only {
-            return Err(errno(libc::EROFS).into());
-        }
+        st.metadata.log.may_change()?;
         doing.touch(&mut st)?;
         st.metadata.log.enter_call(doing.origin())?;
         st.metadata.log.running.begin_operation(space_tried);

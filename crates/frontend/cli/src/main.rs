@@ -12,7 +12,7 @@ mod show;
 
 use clap::Parser;
 use command::processes::{device, key, serve};
-use command::programs::{accel, bench};
+use command::programs::{accel, bench, freeze};
 use command::{fsck, generate, inspect, live, mount, publish, top, tune, umount, volume, volumes};
 use daemon::limits;
 use helper::called::{self, Call, Role};
@@ -71,6 +71,7 @@ fn run(command: Command) -> Outcome {
         Command::Top(a) => top::top(&a),
         Command::Checkpoint(a) => live::checkpoint(&a),
         Command::Trim(a) => live::trim(&a),
+        Command::Freeze(a) => freeze::freeze(&a),
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),

@@ -9,6 +9,8 @@ mod support;
 mod children;
 #[path = "outside/containers.rs"]
 mod containers;
+#[path = "outside/freezes.rs"]
+mod freezes;
 #[path = "outside/hung.rs"]
 mod hung;
 #[path = "outside/interrupted.rs"]

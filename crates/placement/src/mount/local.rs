@@ -2,10 +2,11 @@
 
 use crate::link::connect::{self, HostEnd};
 use crate::mount::clock::FileClock;
+use crate::mount::freeze::Freezer;
 use crate::mount::open::{Pair, Volume, close_pair};
 use crate::mount::private_logs::PrivateLogs;
 use crate::mount::read_only;
-use crate::mount::remount::{Remounter, Unmarked};
+use crate::mount::remount::{Mark, Remounter};
 use crate::mount::served::book_of;
 use crate::options::{OpenOptions, Progress, Threads};
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
@@ -42,6 +43,7 @@ pub struct LocalVolume {
     background: Option<Background>,
     remounter: Arc<Remounter>,
     private_logs: Arc<PrivateLogs>,
+    freezer: Arc<Freezer>,
     uuid: [u8; 16],
     recovered: Option<Arc<Recovered>>,
     /// The process that has the storage, if that is another one.
@@ -210,9 +212,11 @@ impl LocalVolume {
         };
         let (media, opts) = (volume.media.clone(), opts.clone());
         let (uuid, recovered) = (volume.view.header.volume, volume.recovered.clone());
-        let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
-        let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
+        let mark = if opts.read_only { Mark::Unmarked { writable } } else { Mark::Marked };
+        let remounter = Arc::new(Remounter::new(&pair, clock.clone(), volume, mark));
         let private_logs = Arc::new(PrivateLogs::new(&pair, uuid, remounter.clone()));
+        let (logs, elsewhere) = (private_logs.clone(), opts.service.is_some());
+        let freezer = Arc::new(Freezer::new(remounter.clone(), logs, elsewhere));
         let places = Places::default();
         let endpoint = Endpoint::open(&pair.runtime, Opening::kernel())?;
         Ok(Self {
@@ -225,6 +229,7 @@ impl LocalVolume {
             background,
             remounter,
             private_logs,
+            freezer,
             uuid,
             recovered,
             target: None,
@@ -352,6 +357,11 @@ impl LocalVolume {
         self.remounter.clone()
     }
 
+    /// Freezes it for snapshots, from any thread, until it is closed.
+    pub fn freezer(&self) -> Arc<Freezer> {
+        self.freezer.clone()
+    }
+
     /// The volume's registry of private logs, from any thread, until it is closed. Its sessions
     /// have to be over by then: what they had is durable in the volume, and the registry goes.
     pub fn private_logs(&self) -> Arc<PrivateLogs> {
@@ -416,6 +426,7 @@ impl LocalVolume {
     }
 
     fn close_volume(mut self) -> Result<()> {
+        self.freezer.close();
         // Before anything waits for a Service that may be away: the commit thread does.
         self.pair.driver.close_within(CLOSE_PATIENCE);
         if !self.private_logs.seal() {

@@ -1,6 +1,7 @@
 //! An open volume: recovering, opening, remounting and closing it.
 
 pub mod clock;
+pub mod freeze;
 pub mod local;
 pub mod logs;
 pub mod open;

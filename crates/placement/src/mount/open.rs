@@ -523,6 +523,16 @@ pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
     let (heads, lsn) = settle_pair(&pair)?;
     let plain = marker::final_super(&pair.area, now)?;
     let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);
+    write_clean(&mut host, (heads, lsn), &plain)
+}
+
+/// The header says clean, durably: the log is empty, its lanes go on at `heads`, and numbers behind
+/// `lsn`. `plain` is the primary superblock as it will be without the marker.
+pub(crate) fn write_clean(
+    host: &mut HostSlots,
+    (heads, lsn): (Vec<u64>, Lsn),
+    plain: &SuperBytes,
+) -> Result<()> {
     let old = HostRecord { registry: None, ..host.newest().clone() };
     if host.newest().registry.is_some() {
         // A record of its own, so that neither slot of a clean volume has one that only a build
@@ -537,10 +547,9 @@ pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
             lane_ends: vec![OPEN_END; heads.len()],
             lane_heads: heads,
             lsn_floor: lsn,
-            area_crc: AreaSuper::parse(&plain).map_or(0, |s| s.crc),
-            superblock: Box::new(plain),
+            area_crc: AreaSuper::parse(plain).map_or(0, |s| s.crc),
+            superblock: Box::new(*plain),
             ..old
         },
-    )?;
-    Ok(())
+    )
 }

@@ -1,7 +1,7 @@
 //! The registry of private logs of an open volume.
 
 use crate::mount::open::Pair;
-use crate::mount::remount::Remounter;
+use crate::mount::remount::{Mark, Remounter};
 use siftfs_base::{Error, Result, errno};
 use siftfs_device::Origin;
 use siftfs_log::HostRecord;
@@ -36,11 +36,13 @@ impl PrivateLogs {
     /// The volume's registry, which is made in that place if the volume has none. The host record
     /// names it durably: its logs may be handed over.
     ///
-    /// # Errors `EROFS` on a volume that was never writable; `Refused` if the registry lies in
-    /// another place already, or this one cannot serve; the storage's, and from then on `Latched`.
+    /// # Errors `EROFS` on a volume that was never writable; `EBUSY` if the registry is to be made
+    /// and the volume is frozen; `Refused` if the registry lies in another place already, or this
+    /// one cannot serve; the storage's, and from then on `Latched`.
     pub fn directory(&self, place: impl Into<LogsPlace>) -> Result<Directory> {
         let place = place.into();
-        if !self.remounter.is_marked() {
+        let mark = self.remounter.mark();
+        if matches!(*mark, Mark::Unmarked { .. }) {
             return Err(errno(libc::EROFS));
         }
         let mut made = self.made();
@@ -54,6 +56,9 @@ impl PrivateLogs {
                 }
             };
         }
+        if matches!(*mark, Mark::Frozen { .. }) {
+            return Err(errno(libc::EBUSY));
+        }
         let directory = Directory::create(place, self.volume)?;
         let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
         let record =
@@ -62,6 +67,11 @@ impl PrivateLogs {
         // After an error either record may be found: the registry stays until one says clean.
         *made = Some(Made { directory: directory.clone(), named: named.is_ok() });
         named.map(|()| directory)
+    }
+
+    /// Does no program's log count at present, so that the volume has all that was acknowledged?
+    pub(crate) fn is_idle(&self) -> bool {
+        self.made().as_ref().is_none_or(|made| made.directory.is_idle())
     }
 
     /// From now on no program's log counts that does not yet. False: some do, so nothing may say

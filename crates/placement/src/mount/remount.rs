@@ -2,8 +2,9 @@
 
 use crate::mount::open::{Pair, Volume};
 use crate::options::OpenOptions;
+use crate::volume::marker::SuperBytes;
 use siftfs_base::{Clock, Error, Result};
-use siftfs_log::EpochKey;
+use siftfs_log::{EpochKey, RegistryName};
 use siftfs_runtime::{Runtime, Tuning};
 use siftfs_volume::HostSlots;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,33 +12,53 @@ use std::time::Duration;
 
 /// Changes an open volume's settings, from any thread.
 pub struct Remounter {
-    runtime: Arc<Runtime>,
-    clock: Arc<dyn Clock>,
-    host: Arc<Mutex<HostSlots>>,
-    key: EpochKey,
-    unmarked: Mutex<Option<Unmarked>>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) host: Arc<Mutex<HostSlots>>,
+    pub(crate) key: EpochKey,
+    pub(crate) volume: Volume,
+    mark: Mutex<Mark>,
 }
 
-/// A volume that was opened read-only: neither header nor superblock says that it is in use.
-pub(crate) struct Unmarked {
-    pub volume: Volume,
-    /// May its devices be written?
-    pub writable: bool,
+/// What header and superblock on storage say of the volume.
+pub(crate) enum Mark {
+    /// The volume was opened read-only: neither says that it is in use.
+    Unmarked {
+        /// May its devices be written?
+        writable: bool,
+    },
+    /// Both say that it is in use.
+    Marked,
+    /// Neither says so, as long as a hold lasts.
+    Frozen {
+        /// Tells the hold from all others.
+        number: u64,
+        /// The primary superblock under it.
+        plain: Box<SuperBytes>,
+        /// The registry of private logs that the header named before.
+        registry: Option<RegistryName>,
+    },
 }
 
 impl Remounter {
-    pub(crate) fn new(pair: &Pair, clock: Arc<dyn Clock>, unmarked: Option<Unmarked>) -> Self {
+    pub(crate) fn new(pair: &Pair, clock: Arc<dyn Clock>, volume: Volume, mark: Mark) -> Self {
         let (runtime, host) = (pair.runtime.clone(), pair.host.clone());
-        Self { runtime, clock, host, key: pair.key, unmarked: Mutex::new(unmarked) }
+        Self { runtime, clock, host, key: pair.key, volume, mark: Mutex::new(mark) }
     }
 
-    fn unmarked(&self) -> MutexGuard<'_, Option<Unmarked>> {
-        self.unmarked.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the volume says of itself. It stays so until this is dropped.
+    pub(crate) fn mark(&self) -> MutexGuard<'_, Mark> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host's header slots. They come behind [`Remounter::mark`].
+    pub(crate) fn host(&self) -> MutexGuard<'_, HostSlots> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the volume say that it is in use, so that closing it has to take that back?
     pub(crate) fn is_marked(&self) -> bool {
-        self.unmarked().is_none()
+        matches!(*self.mark(), Mark::Marked)
     }
 
     /// Puts those settings of `opts` into effect that a Runtime takes while it runs.
@@ -58,8 +79,9 @@ impl Remounter {
     /// that needs a recovery, which finds an empty log.
     ///
     /// # Errors
-    /// Something could not be made durable; nothing has changed.
+    /// Something could not be made durable, or the volume is frozen; nothing has changed.
     pub fn make_read_only(&self) -> Result<()> {
+        not_frozen(&self.mark())?;
         self.runtime.make_read_only()
     }
 
@@ -68,11 +90,12 @@ impl Remounter {
     ///
     /// # Errors
     /// Its storage is write-protected, it has features that only readers may ignore, something else
-    /// has used it uncleanly, or writing failed.
+    /// has used it uncleanly, it is frozen, or writing failed.
     pub fn make_writable(&self) -> Result<()> {
-        let mut unmarked = self.unmarked();
-        if let Some(Unmarked { volume, writable }) = &*unmarked {
-            volume.media.read_to_write()?;
+        let mut mark = self.mark();
+        not_frozen(&mark)?;
+        if let Mark::Unmarked { writable } = *mark {
+            self.volume.media.read_to_write()?;
             if !writable {
                 return Err(Error::Refused(
                     "the volume or its log is write-protected: only a read-only mount can use it"
@@ -80,13 +103,21 @@ impl Remounter {
                 ));
             }
             // The Service has regions of its own; it was never sent anything to write.
-            let storage = volume.storage()?;
-            let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+            let storage = self.volume.storage()?;
             let now = self.clock.now();
-            let superblock = volume.note_mounted(&storage, &mut host, self.key, now)?;
+            let superblock = self.volume.note_mounted(&storage, &mut self.host(), self.key, now)?;
             self.runtime.note_marked(&superblock, now);
-            *unmarked = None;
+            *mark = Mark::Marked;
         }
         self.runtime.make_writable()
+    }
+}
+
+fn not_frozen(mark: &Mark) -> Result<()> {
+    match mark {
+        Mark::Frozen { .. } => {
+            Err(Error::Refused("the volume is frozen: wait for the end of `siftfs freeze`".into()))
+        }
+        Mark::Unmarked { .. } | Mark::Marked => Ok(()),
     }
 }

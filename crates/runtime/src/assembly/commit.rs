@@ -60,7 +60,7 @@ impl Runtime {
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
             let st = self.lock();
-            if st.metadata.log.config.read_only || !st.has_work(push) {
+            if st.metadata.log.is_still() || !st.has_work(push) {
                 let durable =
                     st.metadata.log.committed(st.metadata.log.ledger.last_cut()).ok_or_else(
                         || {

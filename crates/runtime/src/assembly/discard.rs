@@ -2,6 +2,7 @@
 //! (`docs/design/discard.md`). No caller of the file system waits for it but one that is out of
 //! space, and the one that closes the volume.
 
+use crate::assembly::freeze::once_open;
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::state::Tree;
@@ -172,7 +173,7 @@ impl Runtime {
         while at < end {
             self.seq.check()?;
             self.check_help()?;
-            let found = self.lock().hold_for_trim((at, end), least.max(1))?;
+            let found = once_open(self)?.hold_for_trim((at, end), least.max(1))?;
             let Some(Found { request, next }) = found else {
                 total.incomplete = true;
                 break;

@@ -4,6 +4,7 @@ pub mod commit;
 pub mod credits;
 pub mod cut;
 pub mod discard;
+pub mod freeze;
 pub mod locate;
 pub mod progress;
 pub mod push;

@@ -1,6 +1,7 @@
 //! Waiting for the background: commits, credits, checkpoints. No lock that assembly needs is held
 //! (rule R10).
 
+use crate::assembly::freeze::await_thaw;
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::state::log::running::Push;
@@ -22,6 +23,7 @@ impl Runtime {
         match need {
             Need::Commit => self.await_cut(),
             Need::Push => self.await_push(),
+            Need::Thaw => await_thaw(self),
             Need::Log => self.await_credits(Urgency::Emergency),
             Need::Credits => self.await_credits(Urgency::Background),
             Need::Space => {

@@ -377,7 +377,7 @@ impl Metadata {
         let stale = inode.atime <= inode.mtime
             || inode.atime <= inode.ctime
             || now.sec - inode.atime.sec >= 86_400;
-        let kept = !self.log.config.noatime && !self.log.config.read_only;
+        let kept = !self.log.config.noatime && self.log.may_change().is_ok();
         // A read does not wait for the background: in a full transaction the time stays, for the
         // next read.
         if kept && stale && now > inode.atime && self.room_in_transaction(1).is_ok() {

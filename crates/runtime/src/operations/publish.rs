@@ -93,9 +93,7 @@ impl Group for Publish<'_> {
     type Job = Infallible;
 
     fn check(&self, st: &mut State) -> std::result::Result<Checked<Self, Vec<Change>>, Hindrance> {
-        if st.metadata.log.config.read_only {
-            return Err(errno(libc::EROFS).into());
-        }
+        st.metadata.log.may_change()?;
         if self.entries.is_empty() {
             return Err(errno(libc::EINVAL).into());
         }

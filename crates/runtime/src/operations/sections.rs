@@ -56,9 +56,7 @@ impl Call<'_> {
     fn try_start(&self, file: Target) -> Step<SectionId> {
         self.runtime.seq.check()?;
         let mut st = self.runtime.lock();
-        if st.metadata.log.config.read_only {
-            return Err(errno(libc::EROFS).into());
-        }
+        st.metadata.log.may_change()?;
         let ino = st.metadata.tree.target((self.session.id, file), Access::Both)?;
         st.metadata.tree.load_regular(ino)?;
         if st.metadata.tree.node(ino).is_dead() {
@@ -160,9 +158,7 @@ impl Group for CommitSections<'_> {
     type Job = Infallible;
 
     fn check(&self, st: &mut State) -> std::result::Result<Checked<Self, Ready>, Hindrance> {
-        if st.metadata.log.config.read_only {
-            return Err(errno(libc::EROFS).into());
-        }
+        st.metadata.log.may_change()?;
         let Some(coming) = st.coming(self.commit)? else {
             for id in self.commit.sections {
                 drop(st.sections.end(self.commit.session, *id)?);

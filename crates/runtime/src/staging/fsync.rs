@@ -160,6 +160,7 @@ impl Runtime {
         let mut encoded = None;
         loop {
             let mut st = self.lock();
+            st.metadata.log.may_append()?;
             let by = (&self.seq, writer);
             let outcome = st.stage(by, ino, asked, &Selection::All, encoded.take())?;
             let wake = st.should_wake();

@@ -19,6 +19,8 @@ pub enum Need {
     Credits,
     /// There is too much unsynced data: some of it must be pushed.
     Push,
+    /// The volume is held for a snapshot: that must end.
+    Thaw,
 }
 
 impl Need {
@@ -30,6 +32,7 @@ impl Need {
             Self::Log => "the log is full",
             Self::Credits => "bulk waits for credits",
             Self::Push => "too much unsynced data",
+            Self::Thaw => "the volume is frozen",
         }
     }
 }

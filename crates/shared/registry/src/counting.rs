@@ -28,6 +28,11 @@ impl Counting {
         assert!(before > 0, "a row that ends has begun");
     }
 
+    /// Has no row leases at present?
+    pub fn is_idle(&self) -> bool {
+        self.rows.load(Ordering::SeqCst) == 0
+    }
+
     /// No row gets leases from now on that has none. False: some have.
     pub fn seal(&self) -> bool {
         self.sealed.store(true, Ordering::SeqCst);

@@ -99,6 +99,11 @@ impl Directory {
         Ok(LogRow::new(self.shared.clone(), row, log))
     }
 
+    /// Does no log count at present? One may again at any moment, unless no leases are granted.
+    pub fn is_idle(&self) -> bool {
+        self.shared.counting.is_idle()
+    }
+
     /// From now on no log counts that does not yet. False: some do, and what their programs have
     /// acknowledged may be in the logs alone.
     pub fn seal(&self) -> bool {

@@ -8,6 +8,7 @@ mod apart;
 mod byte_logs;
 mod compounds;
 mod durability;
+mod frozen;
 mod guards;
 mod keys;
 mod killed;

@@ -151,7 +151,7 @@ fn r16_log_and_area_belong_together() {
 
 /// `closed`, a plain ext4 volume with a file f, after another system removed f and made a
 /// directory.
-fn changed_by_others(closed: &Image) -> Image {
+pub fn changed_by_others(closed: &Image) -> Image {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     closed.save(file.path()).expect("saved");
     let commands = tempfile::NamedTempFile::new().expect("a temporary file");

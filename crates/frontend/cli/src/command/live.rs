@@ -19,21 +19,26 @@ use std::path::Path;
 
 /// Asks the daemon of the mount that `dir` lies on.
 fn ask(dir: &Path, op: Op) -> Result<Value, Failure> {
-    let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
-    let path = resolve(dir).map_err(|e| about(&e))?;
-    let mount = containing(&path).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
-    let mount = mount.ok_or_else(|| about(&"not on a SiftFS mount"))?;
+    let mount = mount_of(dir)?;
     match reach(dir, &mount, &op)? {
         Reached::Answers(_, value) => Ok(value),
         Reached::Dead => Err(has_died(dir, &mount)),
     }
 }
 
+/// The mount that `dir` lies on.
+pub fn mount_of(dir: &Path) -> Result<MountEntry, Failure> {
+    let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
+    let path = resolve(dir).map_err(|e| about(&e))?;
+    let mount = containing(&path).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
+    mount.ok_or_else(|| about(&"not on a SiftFS mount"))
+}
+
 /// Sends what the kernel holds back (pages dirtied through shared mappings) of every mount of the
 /// volume that `dir` is on, and waits until the daemon has it. The value is what the kernel says of
 /// pages that could not be written. That may be old, or another program's: the caller does its own
 /// work first and tells it then.
-fn sync_kernel(dir: &Path) -> Result<Option<io::Error>, Failure> {
+pub fn sync_kernel(dir: &Path) -> Result<Option<io::Error>, Failure> {
     let mut lost = sync_mount(dir)?;
     let now = status_of(dir)?;
     for other in now.mounts.iter().filter(|other| other.dir != now.dir) {
@@ -73,7 +78,7 @@ fn sync_mount(dir: &Path) -> Result<Option<io::Error>, Failure> {
 }
 
 /// Tells of pages that could not be written, after what was asked for has been done.
-fn tell_lost(dir: &Path, lost: Option<io::Error>) -> Outcome {
+pub fn tell_lost(dir: &Path, lost: Option<io::Error>) -> Outcome {
     match lost {
         None => Ok(0),
         Some(e) => Err(Failure::about(

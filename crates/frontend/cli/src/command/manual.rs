@@ -32,6 +32,18 @@ const ANOTHER: Statuses = &[
     ("126", "the program cannot be run"),
     ("127", "there is no such program"),
 ];
+/// Of the command that runs another one under a hold.
+const SNAPSHOT: Statuses = &[
+    ("0", "the command's own, as all others that the command may have"),
+    ("1", "nothing was held, and the command has not run; one message on standard error says why"),
+    ("2", "wrong usage: no command is named, or the term is out of range"),
+    (
+        "124",
+        "the hold ended before the command, or a signal did: what the command made is no snapshot",
+    ),
+    ("126", "the command cannot be run"),
+    ("127", "there is no such command"),
+];
 /// As fsck(8) has them.
 const CHECK: Statuses = &[
     ("0", "clean; for recover: recovered, or clean already; for inspect: readable"),
@@ -97,6 +109,7 @@ fn statuses(command: &str) -> Statuses {
     match command {
         "fsck" | "recover" | "inspect" => CHECK,
         "accel" => ANOTHER,
+        "freeze" => SNAPSHOT,
         _ => COMMAND,
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use siftfs_device::is_hosted;
 use siftfs_fuse::{MountEntry, abort, is_dead, is_silent, mount_of_id};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -154,6 +154,21 @@ impl Daemon {
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// Waits until `other` can be read or the daemon has something to say, `limit` at most. Which
+    /// of the two is so.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn wait_beside(&self, other: &impl AsFd, limit: Duration) -> io::Result<[bool; 2]> {
+        let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        let mut fds = [PollFd::new(other, PollFlags::IN), PollFd::new(&self.stream, PollFlags::IN)];
+        match poll(&mut fds, Some(&limit)) {
+            Ok(_) => Ok(fds.map(|fd| !fd.revents().is_empty())),
+            Err(rustix::io::Errno::INTR) => Ok([false, false]),
+            Err(e) => Err(e.into()),
         }
     }
 

@@ -10,9 +10,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Version of these messages; both sides refuse another one.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Largest message in bytes.
 const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
@@ -44,6 +45,38 @@ pub enum Op {
     Remount(Change),
     /// Make one more mount of the volume. The answer is an [`Attaching`].
     Attach(Attach),
+    /// Hold the volume for a snapshot. The answer is a [`Freezing`]. The caller says with a
+    /// [`Thaw`] that its command is done; then, or when the term is over, a [`Thawed`] follows.
+    Freeze(Freeze),
+}
+
+/// The longest term of a hold.
+pub const MOST_WITHIN: Duration = Duration::from_secs(300);
+
+/// A hold for a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freeze {
+    /// How many seconds changes may wait: 1 to those of [`MOST_WITHIN`].
+    pub within_s: u64,
+}
+
+/// The volume is plain ext4 from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freezing {
+    /// Do changes wait until the end of the hold? Not so on a volume that was opened read-only,
+    /// where there are none.
+    pub held: bool,
+}
+
+/// The command under a hold is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thaw {}
+
+/// A hold has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thawed {
+    /// Did it last until the command was done, so that the snapshot is one?
+    pub whole: bool,
 }
 
 /// One more mount of a volume that the daemon has open.

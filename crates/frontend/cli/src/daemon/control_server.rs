@@ -4,6 +4,7 @@ use crate::control::messages::{
     Answer, Ask, Change, Device, Gone, Left, Op, VERSION, receive, send,
 };
 use crate::daemon::asking::Asking;
+use crate::daemon::freeze;
 use crate::daemon::mounts::attach;
 use crate::daemon::mounts::live::Mounts;
 use crate::daemon::mounts::mounted::Mounted;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::Traffic;
 use siftfs_grantor::{Counts, IngestCounts, Program};
+use siftfs_placement::Freezer;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
 use siftfs_status::{
     DeviceInfo, Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus,
@@ -51,6 +53,8 @@ pub struct Info {
     pub log: Option<PathBuf>,
     /// The volume's options.
     pub settings: Settings,
+    /// Holds the volume for snapshots, if it is this process's.
+    pub freezer: Option<Arc<Freezer>>,
     /// What is not as it should be.
     pub warnings: Vec<String>,
     /// Bytes that are not in the area yet.
@@ -188,6 +192,10 @@ impl Shared {
                 let caller = (&mut stream, peer.pid());
                 attach::attach(&self.mounts, &self.info.settings, &wanted, caller)?
             }
+            Op::Freeze(wanted) => {
+                self.take_logs_in();
+                freeze::freeze(self.info.freezer.as_ref(), &wanted, &mut stream)?
+            }
             op => self.answer(front, &op),
         };
         send(&mut stream, &answer.map_or_else(|e| refuse(&e), accept))
@@ -245,7 +253,9 @@ impl Shared {
                 Err(e) => Err(e.to_string()),
             },
             Op::Remount(change) => self.remount(front, change),
-            Op::WaitClosed | Op::Watch | Op::Attach(_) => Err("not to be asked here".into()),
+            Op::WaitClosed | Op::Watch | Op::Attach(_) | Op::Freeze(_) => {
+                Err("not to be asked here".into())
+            }
         }
     }
 
@@ -268,7 +278,7 @@ impl Shared {
 
     /// As [`Self::call`], after what programs have published in private logs was taken in.
     fn call_with_logs(&self, request: Request) -> VolumeResult<Reply> {
-        self.mounts.live().iter().for_each(|front| front.take_logs_in());
+        self.take_logs_in();
         self.call(request)
     }
 
@@ -278,6 +288,10 @@ impl Shared {
             device.cluster.as_ref().is_some_and(|cluster| cluster.longest_ms >= LATE_MS)
         };
         (self.info.devices)().iter().any(late)
+    }
+
+    fn take_logs_in(&self) {
+        self.mounts.live().iter().for_each(|front| front.take_logs_in());
     }
 
     /// The document, with `front` as its mount, or the oldest.

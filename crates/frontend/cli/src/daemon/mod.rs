@@ -5,6 +5,7 @@ pub mod allocator;
 pub mod asking;
 pub mod cgroup;
 pub mod control_server;
+pub mod freeze;
 pub mod limits;
 pub mod listening;
 pub mod logging;

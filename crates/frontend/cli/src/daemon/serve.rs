@@ -18,6 +18,7 @@ use crate::options::parsed::Options;
 use crate::options::served::Served;
 use crate::show::failure::{Failure, Outcome};
 use siftfs_fuse::{MountEntry, Syncing, detach, unmount};
+use siftfs_placement::Freezer;
 use siftfs_remote::{Execution, Listener as Clients, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -105,7 +106,7 @@ impl Daemon {
                 return Err(failure);
             }
         };
-        Self::watch_signals(signals, mounts.clone());
+        Self::watch_signals(signals, mounts.clone(), volume.freezer());
         if let Some(metrics) = &metrics {
             serve_metrics(metrics, &control);
         }
@@ -118,6 +119,7 @@ impl Daemon {
             None => Ok(()),
         };
         drop(listening);
+        volume.freezer().iter().for_each(Freezer::close);
         // Of mounts that are in use when a signal ends the daemon.
         mounts.live().iter().for_each(|front| front.end_logs());
         mounts.gate().close();
@@ -193,6 +195,7 @@ impl Daemon {
             volume: self.volume.clone(),
             log: open.log_path().map(Path::to_path_buf),
             settings: Settings::new(options.clone(), open.remounter()),
+            freezer: open.freezer(),
             warnings,
             backlog: open.backlog(),
             waiting: open.waiting(),
@@ -212,10 +215,12 @@ impl Daemon {
 
     /// SIGTERM, SIGINT and SIGHUP unmount; if the mount is in use it is detached, what the
     /// kernel still holds is written, and after a grace time the volume is closed all the same.
-    fn watch_signals(mut signals: Signals, mounts: Arc<Mounts>) {
+    fn watch_signals(mut signals: Signals, mounts: Arc<Mounts>, freezer: Option<Arc<Freezer>>) {
         let watch = move || {
             for signal in signals.forever() {
                 tracing::info!(signal, "asked to end");
+                // What waits for the end of a hold keeps the mount in use.
+                freezer.iter().for_each(Freezer::close);
                 let fronts = mounts.stop();
                 let mut busy: Vec<Busy> = fronts.iter().map(|front| unmounted(front)).collect();
                 busy.retain(|(_, dirs)| !dirs.is_empty());

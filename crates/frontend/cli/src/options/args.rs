@@ -2,7 +2,7 @@
 
 use crate::daemon::logging::Level;
 use crate::options::keys::{Admit, Key, Known};
-pub use crate::options::programs::{Accel, Bench, NamedBench};
+pub use crate::options::programs::{Accel, Bench, Freeze, NamedBench};
 use crate::options::size::parse_size;
 use crate::options::volumes::Volumes;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -76,6 +76,8 @@ pub enum Command {
     Checkpoint(DirJson),
     /// Give the space of all free blocks back to what the volume lies on
     Trim(DirJson),
+    /// Hold a mounted volume as a clean ext4 file system while a command makes a snapshot of it
+    Freeze(Freeze),
     /// Bring a volume that was not unmounted back to plain ext4, without mounting it
     Recover(Recover),
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
@@ -109,7 +111,7 @@ impl Command {
             C::Serve(_) | C::Recover(_) | C::Fsck(_) | C::Inspect(_) | C::Volumes(_) => true,
             C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
             C::Checkpoint(_) | C::Trim(_) | C::Tune(_) | C::Bench(_) | C::Generate(_) => false,
-            C::Accel(_) | C::Key(_) => false,
+            C::Accel(_) | C::Key(_) | C::Freeze(_) => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 const ACCEL_HELP: &str = "\
 The program, and every program that it starts, gets the library libsiftfs_preload.so (LD_PRELOAD). A file that it \
@@ -27,6 +28,29 @@ pub struct Accel {
     pub count_escapes: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+const FREEZE_HELP: &str = "\
+Everything is brought into the ext4 area, and the mark is taken off that says that the volume is in use. So what the \
+command copies (lvcreate -s, rbd snap create, cp --reflink) is a clean ext4 file system, which the kernel mounts. \
+Meanwhile changes and calls of fsync wait, and programs read on. The command must not write to the mount itself. When \
+it takes longer than --within it is killed, with all that it has started in its process group, and the volume goes on. \
+The exit status is the command's, 128 and the number of the signal that ended it, or 124: the hold ended before the \
+command, and what that made is no snapshot.";
+
+/// `siftfs freeze`.
+#[derive(Args)]
+#[command(after_help = FREEZE_HELP, disable_help_subcommand = true)]
+pub struct Freeze {
+    /// A directory on the mount
+    pub dir: PathBuf,
+    /// How long changes may wait for the command, 1 to 300 seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub within: u64,
+    /// The command that makes the snapshot, and its arguments
+    #[arg(required = true, last = true)]
     pub command: Vec<OsString>,
 }
 

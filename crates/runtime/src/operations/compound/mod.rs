@@ -138,9 +138,7 @@ impl Group for Steps<'_> {
         if plan.changing == 0 {
             return Ok(Checked::Answer(Answered::of(st, plan, Vec::new(), None)));
         }
-        if st.metadata.log.config.read_only {
-            return Err(errno(libc::EROFS).into());
-        }
+        st.metadata.log.may_change()?;
         // One change alone is as whole as it is by itself.
         let staged = plan.changing > 1 || self.compound.level != Level::Visible;
         let privileged = st.metadata.tree.privileged(self.cred);

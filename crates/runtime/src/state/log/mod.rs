@@ -1,5 +1,6 @@
 //! What the logs are owed, and what they hold.
 
+pub mod hold;
 pub mod lane;
 pub mod ledger;
 pub mod names;
@@ -14,6 +15,7 @@ pub mod running;
 pub mod staging;
 pub mod time;
 
+use self::hold::Hold;
 pub use self::ledger::{Ledger, TxnInfo};
 use self::names::NameLog;
 pub use self::recovery::Recovery;
@@ -47,6 +49,8 @@ pub struct Log {
     pub replies: Replies,
     /// What sessions have set aside of the free space.
     pub reserves: Reserves,
+    /// Who may change the volume, unless it is read-only.
+    pub hold: Hold,
     /// `None` on a volume that was clean: rule R18 comes before the mount.
     pub recovery: Option<Recovery>,
 }

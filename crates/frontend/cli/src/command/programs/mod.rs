@@ -3,4 +3,5 @@
 pub mod accel;
 pub mod bench;
 mod escapes;
+pub mod freeze;
 mod loaded;

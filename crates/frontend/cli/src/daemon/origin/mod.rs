@@ -11,7 +11,7 @@ use crate::options::parsed::Options;
 use crate::options::served::Served;
 use local::InThisProcess;
 use siftfs_base::Result;
-use siftfs_placement::{LocalVolume, PrivateLogs, Progress, Remounter, books_of_clients};
+use siftfs_placement::{Freezer, LocalVolume, PrivateLogs, Progress, Remounter, books_of_clients};
 use siftfs_proto::{Cache, FileService, Holder, Opening};
 use siftfs_status::{DeviceInfo, Server};
 use std::path::Path;
@@ -111,6 +111,14 @@ impl Origin {
     pub fn remounter(&self) -> Option<Arc<Remounter>> {
         match self {
             Self::Local(volume) => Some(volume.remounter()),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Holds the volume for snapshots, where that is this process's to do.
+    pub fn freezer(&self) -> Option<Arc<Freezer>> {
+        match self {
+            Self::Local(volume) => Some(volume.freezer()),
             Self::Remote(_) => None,
         }
     }
