@@ -42,8 +42,8 @@ pub fn gone(stage: &Stage<'_>) -> Result<()> {
     wakes(stage, &volume, stopped)
 }
 
-/// The last owner is on the block list already, for less than a stopped process may sleep: its image
-/// is refused until that is over. Nobody removes such an entry but an administrator.
+/// The last owner is on the block list already, for less than a stopped process may sleep: its
+/// image is refused until that is over. Nobody removes such an entry but an administrator.
 pub fn short_entry(stage: &Stage<'_>) -> Result<()> {
     let volume = stage.volume("slow", "short", 256)?;
     let mounted = stage.mount(&volume, "short")?;
