@@ -11,8 +11,9 @@ use siftfs_rig::place::Result;
 pub type Case = fn(&Stage<'_>) -> Result<()>;
 
 /// All cases, by name, in their order.
-pub const ALL: [(&str, Case); 8] = [
+pub const ALL: [(&str, Case); 9] = [
     ("refusals", refusals::refusals),
+    ("no-cluster", refusals::no_cluster),
     ("osds", deaths::osds),
     ("everything", deaths::everything),
     ("server", deaths::server),

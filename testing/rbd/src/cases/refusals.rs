@@ -26,8 +26,7 @@ pub fn refusals(stage: &Stage<'_>) -> Result<()> {
         stage.refused(&[command, name], "in use by")?;
     }
     stage.unmount(mounted)?;
-    shrunk(stage, name)?;
-    no_cluster(stage, name)
+    shrunk(stage, name)
 }
 
 /// An image that becomes smaller below a mount: nothing is acknowledged on it any more.
@@ -42,8 +41,8 @@ fn shrunk(stage: &Stage<'_>, name: &str) -> Result<()> {
     mounted.kill()
 }
 
-/// A cluster that is not there.
-fn no_cluster(stage: &Stage<'_>, name: &str) -> Result<()> {
+/// A cluster that is not there is given up after 30 seconds.
+pub fn no_cluster(stage: &Stage<'_>) -> Result<()> {
     let conf = stage.place.path("elsewhere.conf");
     let there = fs::read_to_string(stage.cluster.conf()).map_err(|e| Failed(e.to_string()))?;
     // Nobody listens at the discard service's port.
@@ -53,5 +52,5 @@ fn no_cluster(stage: &Stage<'_>, name: &str) -> Result<()> {
     };
     let elsewhere: Vec<_> = there.lines().map(hosts).collect();
     fs::write(&conf, elsewhere.join("\n") + "\n").map_err(|e| Failed(e.to_string()))?;
-    stage.refused(&["recover", &format!("{name}@{}", arg(&conf)?)], "does not answer")
+    stage.refused(&["recover", &format!("rbd:slow/none@{}", arg(&conf)?)], "does not answer")
 }
