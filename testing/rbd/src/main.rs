@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Bytes that the cluster and its logs take at most.
-const ROOM: u64 = 6 << 30;
+const ROOM: u64 = 3 << 30;
 
 /// Volumes on a cluster, under deaths of its daemons and of SiftFS's processes. What was
 /// acknowledged is judged. Ends with 1 if anything is wrong.
