@@ -119,9 +119,9 @@ impl Command {
 /// `siftfs mkfs`.
 #[derive(Args)]
 pub struct Mkfs {
-    /// File (made if missing) or block device; rbd:POOL/IMAGE[@CONF], an image of a Ceph cluster;
-    /// or stripe:MEMBER,MEMBER,... for a file system that is striped over 2 to 16 of them, which
-    /// needs --log; a member may be target:ADDRESS/NAME
+    /// File (made if missing) or block device; rbd:POOL/IMAGE or rbd:POOL/IMAGE@CONF, an image of a
+    /// Ceph cluster; or stripe:MEMBER,MEMBER,... for a file system that is striped over 2 to 16 of
+    /// them, which needs --log; a member may be target:ADDRESS/NAME
     pub volume: PathBuf,
     /// Make no volume, but one member of a striped volume that is still to be made, for `siftfs
     /// device` to serve to the machine with the log; --size is how much data it shall hold
