@@ -249,7 +249,7 @@ fn a_command_that_stands_still() {
     let socket = format!("/run/siftfs/{}-{}.sock", mount.major, mount.minor);
     let mut command = UnixStream::connect(socket).unwrap();
     // Messages of another version are refused with the number that is wanted.
-    let ask = br#"{"version":5,"mount":null,"op":{"attach":{"options":[]}}}"#;
+    let ask = br#"{"version":6,"mount":null,"op":{"attach":{"options":[]}}}"#;
     command.write_all(&u32::try_from(ask.len()).unwrap().to_le_bytes()).unwrap();
     command.write_all(ask).unwrap();
     let mut len = [0; 4];
