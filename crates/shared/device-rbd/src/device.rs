@@ -212,7 +212,7 @@ impl Device for RbdDevice {
             durable_write: "write".into(),
             why: "the cluster answers a write when all replicas have it; librbd's cache is off"
                 .into(),
-            cluster: Some(report),
+            cluster: Some(Box::new(report)),
             ..DeviceInfo::default()
         }
     }

@@ -155,14 +155,14 @@ pub fn storage_answers() -> Vec<StorageAnswer> {
         durable_write: "lines written back".into(),
         why: "it was asked".into(),
         persists: Some(Persists { persists: 1, fences: 2, bytes: 3, inherited: 4 }),
-        cluster: Some(ClusterInfo {
+        cluster: Some(Box::new(ClusterInfo {
             fsid: "c0ffee".into(),
             pool: "fast".into(),
             object_bytes: 4 << 20,
             health: "HEALTH_OK".into(),
             waiting: 5,
             longest_ms: 6,
-        }),
+        })),
     };
     let devices = vec![area, bytes];
     vec![
