@@ -27,8 +27,7 @@ pub struct DeviceInfo {
     pub why: String,
     /// What a record area was asked for since it was opened; none for a disk.
     pub persists: Option<Persists>,
-    /// The cluster that replicates it; none for a device of one machine. Messages that are kept by
-    /// the ten thousands have room for a description.
+    /// The cluster that replicates it; none for a device of one machine.
     pub cluster: Option<Box<ClusterInfo>>,
 }
 
