@@ -63,8 +63,8 @@ pub struct Freeze {
 /// The volume is plain ext4 from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freezing {
-    /// Do changes wait until the end of the hold? Not so on a volume that was opened read-only,
-    /// where there are none.
+    /// Do changes wait until the end of the hold? A volume that was opened read-only takes no
+    /// changes, and has no hold.
     pub held: bool,
 }
 

@@ -109,7 +109,7 @@ fn what_cannot_be_held_is_refused() {
     volume.close().unwrap();
 }
 
-/// A message of this kind that asks for anything else is none.
+/// A message that asks for a hold and names no number of seconds is refused.
 #[test]
 fn a_term_is_a_number() {
     for text in [r#"{"freeze":{"within_s":-1}}"#, r#"{"freeze":{}}"#, r#"{"freeze":1}"#] {
