@@ -27,7 +27,7 @@ pub use options::{
     RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
-pub use siftfs_device_rbd::{RbdPlace, is_rbd};
+pub use siftfs_device_rbd::{RbdPlace, Whom, is_rbd};
 pub use siftfs_device_stripe::{
     Standing, StripePlace, StripedDevice, is_at_target, parts_of, principal,
 };
@@ -39,6 +39,7 @@ pub use siftfs_service::{MIN_MEMORY, ReplayMode};
 pub use siftfs_transport::{Address, TransportOptions};
 pub use siftfs_volume::Media;
 pub use siftfs_wire::Access;
+pub use storage::standby::{Ear, PassedOn, Passing, Standby, Turn, pass_on};
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::directory::{

@@ -3,6 +3,7 @@
 use crate::device::replay::Replay;
 use crate::link::connect::Connector;
 use siftfs_device::BytePlace;
+use siftfs_device_rbd::Whom;
 use siftfs_device_target::{TargetPlace, Waits};
 use siftfs_log::JournalData;
 use siftfs_runtime::{Compact, Group, Pools};
@@ -93,9 +94,9 @@ pub struct OpenOptions {
     pub record_read_back: Duration,
     /// Keep no access times.
     pub noatime: bool,
-    /// Fence a living owner of the volume's images: an administrator says that this process takes
-    /// the volume over.
-    pub take_over: bool,
+    /// Fence this owner of the volume's images, also if it lives: an administrator says that this
+    /// process takes the volume over.
+    pub take_over: Option<Whom>,
     /// Refuse every change.
     pub read_only: bool,
     /// Direct I/O on files.
@@ -116,7 +117,8 @@ pub struct OpenOptions {
     pub replay: Replay,
     /// The process that does the background work; `None`: this one.
     pub service: Option<ServicePlace>,
-    /// The volume is opened to be served: the folder where servers have their books of clients.
+    /// The volume is opened to be served: the folder where servers of this machine have their books
+    /// of clients. That of a volume on a cluster lies beside it instead.
     /// Each epoch is written down there before the header names it, with what was found in the one
     /// before. So this process changes nothing by itself before its server has taken the book up.
     pub books: Option<PathBuf>,
@@ -163,7 +165,7 @@ impl Default for OpenOptions {
             record_area_at: None,
             record_read_back: Duration::ZERO,
             noatime: false,
-            take_over: false,
+            take_over: None,
             read_only: false,
             direct: true,
             uring: true,

@@ -17,7 +17,7 @@ pub struct BoundedVolume {
 impl BoundedVolume {
     /// `volume` for clients with a key of this line.
     pub fn new(volume: &LocalVolume, line: AuthorizedLine) -> Arc<Self> {
-        Arc::new(Self { volume: volume.served("volume"), line })
+        Arc::new(Self { volume: volume.served("volume").unwrap(), line })
     }
 }
 

@@ -74,7 +74,7 @@ impl Setup {
     /// # Panics
     /// If it cannot listen.
     pub fn admitting(volume: &LocalVolume, way: Way, line: &str) -> Self {
-        Self::serving(volume.served("volume"), way, line)
+        Self::serving(volume.served("volume").unwrap(), way, line)
     }
 
     /// The same, of a volume as a server has it.

@@ -143,7 +143,7 @@ pub fn serve(volume: &LocalVolume) -> Setup {
 
 /// The same, by another way.
 pub fn serve_by(volume: &LocalVolume, way: Way) -> Setup {
-    let served = volume.served("volume");
+    let served = volume.served("volume").unwrap();
     let before = Before { secret: None, ..served.before() };
     Setup::after_by(served, before, way)
 }

@@ -29,7 +29,7 @@ fn driver() -> Driver {
 }
 
 fn owner(driver: &Driver) -> Arc<dyn FileService> {
-    driver.volume.served("volume").open(Opening::owner(), None).unwrap()
+    driver.volume.served("volume").unwrap().open(Opening::owner(), None).unwrap()
 }
 
 fn ask(service: &dyn FileService, req: Request) -> Result<Reply, Error> {
@@ -64,7 +64,7 @@ fn canaries(service: &dyn FileService) {
 
 /// What is outside of the session's directory, and the directory's number.
 fn outside(driver: &Driver) -> (Tree, InodeNr) {
-    let owner = driver.volume.served("volume").open(Opening::kernel(), None).unwrap();
+    let owner = driver.volume.served("volume").unwrap().open(Opening::kernel(), None).unwrap();
     // The first walk may change access times, as relatime has it.
     Caller::root(&*owner).walk().unwrap();
     let mut tree = Caller::root(&*owner).walk().unwrap();

@@ -105,7 +105,8 @@ fn long_ones_before_reads(schedule: Schedule, executors: usize) -> Vec<usize> {
     const READS: usize = 12;
     let driver = driver();
     let events = Events::default();
-    let volume = Watched { volume: driver.volume.served("volume"), events: events.clone() };
+    let volume =
+        Watched { volume: driver.volume.served("volume").unwrap(), events: events.clone() };
     let execution = Execution { executors, schedule, ..Execution::default() };
     let setup = Setup::with(Arc::new(volume), Way::Shared, execution);
     let reads = setup.client(Claim::Owner).unwrap();
@@ -187,7 +188,7 @@ impl Cache for Asks {
 fn r51_what_waits_for_a_notice_lends_its_executor() {
     let driver = driver();
     let execution = Execution { executors: 1, ..Execution::default() };
-    let setup = Setup::with(driver.volume.served("volume"), Way::Shared, execution);
+    let setup = Setup::with(driver.volume.served("volume").unwrap(), Way::Shared, execution);
     let writer = setup.client(Claim::Owner).unwrap();
     let file = created(&writer, "f");
     let (sender, notices) = channel();
@@ -232,7 +233,7 @@ fn calls_of_a_file_take_effect_in_their_order() {
     let driver = driver();
     let execution = Execution { executors: 8, ..Execution::default() };
     for way in [Way::Unix, Way::Shared] {
-        let setup = Setup::with(driver.volume.served("volume"), way, execution.clone());
+        let setup = Setup::with(driver.volume.served("volume").unwrap(), way, execution.clone());
         let client = setup.client(Claim::Owner).unwrap();
         let file = created(&client, &format!("{way:?}"));
         for round in 0..100u8 {

@@ -120,7 +120,7 @@ fn r51_a_call_that_waits_does_not_keep_the_receiver() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let driver = driver();
     for way in Way::TRUSTED {
-        let (volume, came) = (driver.volume.served("volume"), Arc::default());
+        let (volume, came) = (driver.volume.served("volume").unwrap(), Arc::default());
         let volume = Waits { volume, came };
         let setup = Setup::serving(Arc::new(volume), way, "role=admin squash=none");
         let client = setup.client(Claim::Owner).unwrap();

@@ -15,8 +15,8 @@ mod term;
 pub use client::{Client, Dial, Lasting, Lender, Patience};
 pub use executors::{Execution, Schedule};
 pub use server::{
-    Before, Begins, Counts, Directory, Reception, Served, Server, VolumeEpoch, bounded,
-    bounded_machine, give_up_book, note_epoch,
+    Before, Begins, Counts, Directory, FileShelf, Reception, Secret, Served, Server, Shelf, Tenure,
+    VolumeEpoch, bounded, bounded_machine, note_epoch, turn_away,
 };
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;

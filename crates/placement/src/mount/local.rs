@@ -1,13 +1,14 @@
 //! A mounted volume: Runtime and, unless another process does its part, Service in this process.
 
 use crate::link::connect::{self, HostEnd};
+use crate::mount::beside::shelf_of;
 use crate::mount::clock::FileClock;
 use crate::mount::freeze::Freezer;
 use crate::mount::open::{Pair, Volume, close_pair};
 use crate::mount::private_logs::PrivateLogs;
 use crate::mount::read_only;
 use crate::mount::remount::{Mark, Remounter};
-use crate::mount::served::book_of;
+use crate::mount::term::Term;
 use crate::options::{OpenOptions, Progress, Threads};
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
 use crate::volume::members::Reached;
@@ -16,10 +17,11 @@ use siftfs_device::{Device, DeviceInfo, Role};
 use siftfs_device_target::{Target, TargetPlace};
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
+use siftfs_remote::{Shelf, Tenure};
 use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -50,6 +52,8 @@ pub struct LocalVolume {
     target: Option<Arc<Target>>,
     /// The targets that have members of its stripes.
     reached: Reached,
+    /// Of a volume that another process can take over.
+    term: Option<Arc<Term>>,
 }
 
 /// Opens sessions of a volume.
@@ -219,6 +223,7 @@ impl LocalVolume {
         let freezer = Arc::new(Freezer::new(remounter.clone(), logs, elsewhere));
         let places = Places::default();
         let endpoint = Endpoint::open(&pair.runtime, Opening::kernel())?;
+        let term = if opts.read_only { None } else { Term::of(&media.area)? };
         Ok(Self {
             media,
             places,
@@ -234,6 +239,7 @@ impl LocalVolume {
             recovered,
             target: None,
             reached: Reached::default(),
+            term,
         })
     }
 
@@ -270,8 +276,25 @@ impl LocalVolume {
     }
 
     /// The server's book, if the volume was opened to be served.
-    pub(crate) fn book(&self) -> Option<PathBuf> {
-        self.opts.books.as_deref().map(|books| book_of(books, &self.uuid))
+    pub(crate) fn book(&self) -> Option<Arc<dyn Shelf>> {
+        let books = self.opts.books.as_deref();
+        books.map(|books| shelf_of(self.area(), books, &self.uuid))
+    }
+
+    /// The device that the area is on.
+    pub(crate) fn area(&self) -> &dyn Device {
+        &*self.media.area
+    }
+
+    /// What is known of this process's hold on the volume, where another one can take it over.
+    pub(crate) fn tenure(&self) -> Option<Arc<dyn Tenure>> {
+        self.term.clone().map(|term| -> Arc<dyn Tenure> { term })
+    }
+
+    /// Why the volume is another process's by now, once this one was told so. Nothing that it does
+    /// counts any more.
+    pub fn lost(&self) -> Option<String> {
+        self.term.as_ref().and_then(|term| term.lost())
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.
@@ -412,6 +435,7 @@ impl LocalVolume {
     /// When something could not be made durable: the volume stays dirty, and the next mount or
     /// `siftfs recover` brings back everything that was.
     pub fn close(mut self) -> Result<()> {
+        self.term.iter().for_each(|term| term.end());
         let (target, reached) = (self.target.take(), self.reached.clone());
         let media = self.media.clone();
         let closed = self.close_volume();
@@ -461,6 +485,7 @@ impl LocalVolume {
 
     /// Stops without writing anything more, as a crash would (tests).
     pub fn abandon(mut self) {
+        self.term.iter().for_each(|term| term.end());
         if let Some(target) = self.target.take() {
             target.close();
         }

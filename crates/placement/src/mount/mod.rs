@@ -1,5 +1,6 @@
 //! An open volume: recovering, opening, remounting and closing it.
 
+mod beside;
 pub mod clock;
 pub mod freeze;
 pub mod local;
@@ -11,3 +12,4 @@ pub mod read_only;
 pub mod recover;
 pub mod remount;
 pub mod served;
+pub(crate) mod term;

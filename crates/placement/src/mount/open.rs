@@ -4,6 +4,7 @@ use crate::device::replay::Replay;
 use crate::link::driver::{Driver, Sink};
 use crate::link::remote::{Identity, Remote};
 use crate::mount::plane::plane;
+use crate::mount::term::outlast_others;
 use crate::options::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
 use crate::volume::files::nonce;
 use crate::volume::marker::{self, SuperBytes};
@@ -21,7 +22,7 @@ use siftfs_volume::{
 };
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long to wait for the role of a Service that was not greeted after all.
 const TAKE_BACK: Duration = Duration::from_secs(10);
@@ -36,6 +37,8 @@ pub struct Volume {
     pub(crate) target: Option<Arc<Target>>,
     /// Transactions of the redo lane that were replayed.
     pub(crate) redo: u64,
+    /// When the first block had been read.
+    read_at: Instant,
 }
 
 /// A Runtime with its Service behind it.
@@ -81,7 +84,7 @@ impl Volume {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
             media.repair(&view)?;
         }
-        Ok(Self { media, view, recovered: None, target: None, redo: 0 })
+        Ok(Self { media, view, recovered: None, target: None, redo: 0, read_at: Instant::now() })
     }
 
     /// The same, with the target that has its devices.
@@ -196,6 +199,8 @@ impl Volume {
         }
         report.orphans = pair.runtime.finish_recovery(floor)?;
         pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
+        // Before the header says clean: a process that opens a clean volume waits for nobody.
+        outlast_others(&*self.media.area, self.read_at);
         match old.registry {
             Some(_) => self.begin_next(pair, opts),
             None => close_pair(pair, clock.now()),

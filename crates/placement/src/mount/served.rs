@@ -1,20 +1,21 @@
 //! A volume for clients that another process has its Frontend in.
 
+use crate::mount::beside::{secret_of, shelf_of};
 use crate::mount::local::{LocalVolume, Sessions};
 use crate::mount::open::Volume;
 use crate::options::OpenOptions;
-use crate::volume::find::secret_of_servers;
 use siftfs_base::Result;
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
-use siftfs_remote::{Before, Begins, Served, VolumeEpoch, give_up_book, note_epoch};
-use std::path::{Path, PathBuf};
+use siftfs_remote::{Before, Begins, Secret, Served, Shelf, Tenure, VolumeEpoch, note_epoch};
 use std::sync::Arc;
 
 /// An open volume, as a server has it.
 pub struct ServedVolume {
     sessions: Sessions,
-    book: Option<PathBuf>,
+    book: Option<Arc<dyn Shelf>>,
+    secret: Option<Secret>,
+    tenure: Option<Arc<dyn Tenure>>,
     key: EpochKey,
     recovered: bool,
     uuid: [u8; 16],
@@ -23,10 +24,16 @@ pub struct ServedVolume {
 
 impl LocalVolume {
     /// The volume for a server, until it is closed. Clients may call it `name`.
-    pub fn served(&self, name: &str) -> Arc<ServedVolume> {
+    ///
+    /// # Errors
+    /// The secret of the volume's servers, which lies beside it, cannot be had.
+    pub fn served(&self, name: &str) -> Result<Arc<ServedVolume>> {
         let (sessions, uuid) = (self.sessions(), self.uuid());
         let (book, key, recovered) = (self.book(), self.key(), self.recovered().is_some());
-        Arc::new(ServedVolume { sessions, book, key, recovered, uuid, name: name.into() })
+        let secret = book.is_some().then(|| secret_of(self.area())).transpose()?;
+        let (name, tenure) = (name.into(), self.tenure());
+        let served = ServedVolume { sessions, book, secret, tenure, key, recovered, uuid, name };
+        Ok(Arc::new(served))
     }
 
     /// No server takes its book of clients up before something else changes the volume.
@@ -34,14 +41,14 @@ impl LocalVolume {
     /// # Errors
     /// The book is still there: the volume must not be changed.
     pub fn give_up_book(&self) -> Result<()> {
-        self.book().map_or(Ok(()), |book| give_up_book(&book))
+        self.book().map_or(Ok(()), |book| book.remove())
     }
 }
 
 impl ServedVolume {
     /// What a server of it has to know of the one before.
     pub fn before(&self) -> Before {
-        let (book, secret) = (self.book.clone(), Some(secret_of_servers()));
+        let (book, secret) = (self.book.clone(), self.secret.clone());
         Before { book, secret, epoch: of_book(self.key), recovered: self.recovered }
     }
 }
@@ -63,18 +70,14 @@ impl Volume {
         let Some(books) = &opts.books else { return Ok(()) };
         let volume = self.view().header.volume;
         let (last, next) = (of_book(last), of_book(next));
-        note_epoch(&book_of(books, &volume), Begins { volume, last, next, found })
+        let shelf = shelf_of(&*self.media.area, books, &volume);
+        note_epoch(&shelf, Begins { volume, last, next, found })
     }
 }
 
 /// An epoch, as a server's book names it.
 fn of_book(key: EpochKey) -> VolumeEpoch {
     VolumeEpoch { number: key.epoch.0, nonce: key.nonce }
-}
-
-/// Where in a folder of books the one of this volume is.
-pub(crate) fn book_of(books: &Path, volume: &[u8; 16]) -> PathBuf {
-    books.join(show_uuid(volume))
 }
 
 impl Served for ServedVolume {
@@ -84,6 +87,10 @@ impl Served for ServedVolume {
 
     fn is_called(&self, name: &str) -> bool {
         name == self.name || name == show_uuid(&self.uuid)
+    }
+
+    fn tenure(&self) -> Option<Arc<dyn Tenure>> {
+        self.tenure.clone()
     }
 
     fn forget_client(&self, client: u64) {

@@ -1,23 +1,25 @@
 //! Opening one device, whatever names it: a file or a block device of this machine, or an image of
 //! a cluster (`rbd:POOL/IMAGE`).
 
+pub(crate) mod standby;
+
 use crate::options::OpenOptions;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive, open_for_service};
-use siftfs_device_rbd::{Access as RbdAccess, RbdDevice, RbdPlace, is_rbd};
+use siftfs_device_rbd::{Access as RbdAccess, RbdDevice, RbdPlace, Whom, is_rbd};
 use siftfs_wire::Access;
 use std::path::Path;
 use std::sync::Arc;
 
 /// How one device is opened.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct How {
     /// Of a file or a block device.
     pub options: FileOptions,
     /// What for.
     pub access: Access,
-    /// With [`Access::Alone`], an image's owner is fenced even if it lives.
-    pub take_over: bool,
+    /// With [`Access::Alone`], this owner of an image is fenced even if it lives.
+    pub take_over: Option<Whom>,
 }
 
 impl How {
@@ -25,12 +27,12 @@ impl How {
     pub fn of(opts: &OpenOptions, access: Access) -> Self {
         let options =
             FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
-        Self { options, access, take_over: opts.take_over }
+        Self { options, access, take_over: opts.take_over.clone() }
     }
 
     /// With the usual options.
     pub fn usual(access: Access) -> Self {
-        Self { options: FileOptions::default(), access, take_over: false }
+        Self { options: FileOptions::default(), access, take_over: None }
     }
 }
 
@@ -60,8 +62,7 @@ pub(crate) fn open_alone(path: &Path) -> Result<Arc<dyn Device>> {
 
 fn open_image(place: &RbdPlace, how: How) -> Result<Arc<dyn Device>> {
     let access = match how.access {
-        Access::Alone if how.take_over => RbdAccess::TakeOver,
-        Access::Alone => RbdAccess::Alone,
+        Access::Alone => how.take_over.map_or(RbdAccess::Alone, RbdAccess::TakeOver),
         Access::ReadOnly => RbdAccess::ReadOnly,
         Access::Shared => {
             let what = "the lock of an image is one process's: a host reaches it by its target \

@@ -2,7 +2,7 @@
 //! with itself: for trials of the fence. `counter rbd:POOL/IMAGE write|take-over SECONDS`.
 
 use siftfs_device::{Device, WriteOp};
-use siftfs_device_rbd::{Access, RbdDevice, RbdPlace};
+use siftfs_device_rbd::{Access, RbdDevice, RbdPlace, Whom};
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let place = RbdPlace::parse(Path::new(name)).ok_or("name an image")??;
     let until = Duration::from_secs(seconds.parse()?);
     let begun = Instant::now();
-    let access = if what == "write" { Access::Alone } else { Access::TakeOver };
+    let access = if what == "write" { Access::Alone } else { Access::TakeOver(Whom::Anybody) };
     let device = RbdDevice::open(&place, access)?;
     println!("open after {} ms", begun.elapsed().as_millis());
     match &what[..] {

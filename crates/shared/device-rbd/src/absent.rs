@@ -1,6 +1,6 @@
 //! What there is in a program without librbd: nothing that can be opened.
 
-use crate::{Access, RbdPlace};
+use crate::{Access, RbdPlace, Standing, Words};
 use siftfs_base::{Error, Result};
 use siftfs_device::Device;
 use std::convert::Infallible;
@@ -15,10 +15,49 @@ impl RbdDevice {
     /// # Errors
     /// Always [`Error::Refused`].
     pub fn open(place: &RbdPlace, _: Access) -> Result<Self> {
-        Err(Error::Refused(format!(
-            "{place}: this siftfs was built without RBD: build it where Ceph's headers are \
-             (Debian's librbd-dev), by make build"
-        )))
+        Err(without(place))
+    }
+}
+
+fn without(place: &RbdPlace) -> Error {
+    Error::Refused(format!(
+        "{place}: this siftfs was built without RBD: build it where Ceph's headers are (Debian's \
+         librbd-dev), by make build"
+    ))
+}
+
+/// An image that is waited for, of which this program knows none.
+#[derive(Debug)]
+pub struct RbdWait(Infallible);
+
+#[allow(missing_docs, clippy::missing_errors_doc)] // as those of a program with librbd
+impl RbdWait {
+    pub fn open(place: &RbdPlace) -> Result<Self> {
+        Err(without(place))
+    }
+    pub fn standing(&self) -> Result<Standing> {
+        match self.0 {}
+    }
+    pub fn note(&mut self, _: &str) -> Result<()> {
+        match self.0 {}
+    }
+    pub fn others_waiting(&self) -> Result<Vec<String>> {
+        match self.0 {}
+    }
+    pub fn words(&self) -> Result<Words> {
+        match self.0 {}
+    }
+    pub fn ask_to_hand_over(&self, _: &str) -> Result<()> {
+        match self.0 {}
+    }
+    pub fn say_take_over(&self, _: &str) -> Result<()> {
+        match self.0 {}
+    }
+    pub fn strike_out_words(&self) -> Result<()> {
+        match self.0 {}
+    }
+    pub fn own_description() -> String {
+        String::new()
     }
 }
 

@@ -1,5 +1,6 @@
 //! An image as a device.
 
+use crate::beside::Objects;
 use crate::cluster::Cluster;
 use crate::completion::Job;
 use crate::health::Health;
@@ -7,7 +8,7 @@ use crate::image::Image;
 use crate::owner::{Owner, refuse_written};
 use crate::{Access, RbdPlace};
 use siftfs_base::{Error, Result};
-use siftfs_device::{Device, DeviceInfo, Discards, ReadOp, WriteOp};
+use siftfs_device::{Beside, Device, DeviceInfo, Discards, ReadOp, WriteOp};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Bytes that space is given back in at least: librbd leaves less alone.
@@ -31,6 +32,7 @@ pub struct RbdDevice {
     owner: Mutex<Option<Owner>>,
     health: Health,
     image: Image,
+    objects: Arc<Objects>,
 }
 
 impl RbdDevice {
@@ -43,19 +45,21 @@ impl RbdDevice {
     pub fn open(place: &RbdPlace, access: Access) -> Result<Self> {
         let cluster = Arc::new(Cluster::connect(place)?);
         let image = Image::open(cluster, place, access != Access::ReadOnly)?;
+        let id = image.id()?;
+        let objects = Arc::new(Objects::of(image.cluster.clone(), place, id));
         let owner = match access {
             Access::ReadOnly => {
                 refuse_written(&image, place)?;
                 None
             }
-            _ => Some(Owner::take(&image, place, access)?),
+            _ => Some(Owner::take(&image, place, &access)?),
         };
         // Behind the fence: nobody else changes it any more.
         let (size, object_size) = (image.size()?, image.object_size()?);
         tracing::info!(%place, size, object_size, fsid = image.cluster.fsid, "image open");
         let (stopped, owner) = (OnceLock::new(), Mutex::new(owner));
         let (place, health) = (place.clone(), Health::default());
-        Ok(Self { place, size, object_size, stopped, owner, health, image })
+        Ok(Self { place, size, object_size, stopped, owner, health, image, objects })
     }
 
     /// The image's name.
@@ -199,6 +203,18 @@ impl Device for RbdDevice {
         if let Err(error) = owner.give_back(&self.image) {
             tracing::warn!(place = %self.place, %error, "the image's lock is not given back");
         }
+    }
+
+    fn can_be_taken(&self) -> bool {
+        true
+    }
+
+    fn was_taken(&self) -> Option<String> {
+        self.stopped.get().cloned()
+    }
+
+    fn beside(&self) -> Option<Arc<dyn Beside>> {
+        Some(self.objects.clone())
     }
 
     fn describe(&self) -> DeviceInfo {

@@ -113,6 +113,11 @@ functions! {
         Attributes, *mut *const c_char, *mut *const c_char, *mut usize
     ) -> c_int;
     rados_getxattrs_end(Attributes);
+    rados_read(IoContext, *const c_char, *mut c_char, usize, u64) -> c_int;
+    rados_write_full(IoContext, *const c_char, *const c_char, usize) -> c_int;
+    rados_append(IoContext, *const c_char, *const c_char, usize) -> c_int;
+    rados_remove(IoContext, *const c_char) -> c_int;
+    rados_stat(IoContext, *const c_char, *mut u64, *mut i64) -> c_int;
     }
     rbd {
     rbd_open(IoContext, *const c_char, *mut RawImage, *const c_char) -> c_int;

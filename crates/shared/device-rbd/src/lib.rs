@@ -5,6 +5,8 @@
 #[cfg(not(feature = "librbd"))]
 mod absent;
 #[cfg(feature = "librbd")]
+mod beside;
+#[cfg(feature = "librbd")]
 mod cluster;
 #[cfg(feature = "librbd")]
 mod completion;
@@ -21,9 +23,13 @@ mod notes;
 #[cfg(feature = "librbd")]
 mod owner;
 mod place;
+#[cfg(feature = "librbd")]
+mod wait;
 
 #[cfg(not(feature = "librbd"))]
-pub use absent::RbdDevice;
+pub use absent::{RbdDevice, RbdWait};
 #[cfg(feature = "librbd")]
 pub use device::RbdDevice;
-pub use place::{Access, RbdPlace, is_rbd};
+pub use place::{Access, RbdPlace, Standing, Whom, Words, is_rbd};
+#[cfg(feature = "librbd")]
+pub use wait::RbdWait;

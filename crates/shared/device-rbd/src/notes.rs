@@ -1,4 +1,5 @@
-//! Who has asked for an image and not ended in order: attributes of an object beside the image.
+//! Who has asked for an image and not ended in order, and who waits for it: attributes of objects
+//! beside the image.
 //!
 //! They are not the image's own metadata: librbd takes the image's lock before it changes that.
 #![allow(unsafe_code)]
@@ -9,24 +10,35 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr;
 use std::sync::Arc;
 
-/// The object's name; the image's number follows.
-const OBJECT: &str = "siftfs_owners.";
+/// What the notes of an image are about, by the name of their object.
+#[derive(Clone, Copy)]
+pub(crate) enum About {
+    /// Addresses of processes that have asked for it, and whose they are.
+    Owners,
+    /// Addresses of processes that wait for it, and whose they are; and what an administrator has
+    /// said to them.
+    Waiting,
+}
 
-/// The notes of an image: addresses, and whose they are.
+/// Notes of an image: names, and what is said of each.
 pub(crate) struct Notes {
     cluster: Arc<Cluster>,
     object: CString,
 }
 
 impl Notes {
-    /// The notes of the image with this number.
-    pub fn of(cluster: Arc<Cluster>, image: &str) -> Result<Self> {
-        Ok(Self { cluster, object: text(format!("{OBJECT}{image}"))? })
+    /// Those of the image with this number.
+    pub fn of(cluster: Arc<Cluster>, about: About, image: &str) -> Result<Self> {
+        let about = match about {
+            About::Owners => "owners",
+            About::Waiting => "waiting",
+        };
+        Ok(Self { cluster, object: text(format!("siftfs_{about}.{image}"))? })
     }
 
-    /// Writes an address down; durable, and seen by all others, when this returns.
-    pub fn add(&self, address: &str, whose: &str) -> Result<()> {
-        let name = text(address)?;
+    /// Writes a note; durable, and seen by all others, when this returns.
+    pub fn add(&self, name: &str, whose: &str) -> Result<()> {
+        let name = text(name)?;
         // SAFETY: the pool is open, and all of these live during the call.
         done("write down who asks for the image", unsafe {
             (self.cluster.functions.rados_setxattr)(
@@ -39,9 +51,9 @@ impl Notes {
         })
     }
 
-    /// Strikes an address out, if it is there.
-    pub fn remove(&self, address: &str) -> Result<()> {
-        let name = text(address)?;
+    /// Strikes a note out, if it is there.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let name = text(name)?;
         // SAFETY: the pool is open, and both texts live during the call.
         let removed = unsafe {
             (self.cluster.functions.rados_rmxattr)(

@@ -9,15 +9,16 @@
 //! up, 30 seconds after its last sign, or at once by a file of this machine that it had locked.
 
 use crate::image::Image;
-use crate::notes::Notes;
-use crate::{Access, RbdPlace};
+use crate::notes::{About, Notes};
+use crate::{Access, RbdPlace, Standing};
 use rustix::fs::{FlockOperation, flock};
 use siftfs_base::{Error, Result};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where the files are that owners on this machine have locked; gone when the machine restarts.
 const RUN_DIR: &str = "/run/siftfs/rbd";
@@ -42,10 +43,10 @@ impl Owner {
     ///
     /// # Errors
     /// Refused: a process that lives has the image, or the cluster does not answer.
-    pub fn take(image: &Image, place: &RbdPlace, access: Access) -> Result<Self> {
+    pub fn take(image: &Image, place: &RbdPlace, access: &Access) -> Result<Self> {
         let local = LocalLock::take(image, place, access)?;
         let own = image.cluster.own_address()?;
-        let notes = Notes::of(image.cluster.clone(), &image.id()?)?;
+        let notes = Notes::of(image.cluster.clone(), About::Owners, &image.id()?)?;
         let dead = local.as_ref().and_then(|local| local.last.clone());
         // Before the lock is asked for: from then on others have to know whom to fence.
         notes.add(&own, &describe())?;
@@ -102,9 +103,11 @@ fn fence_earlier(
 /// As said.
 pub(crate) fn refuse_written(image: &Image, place: &RbdPlace) -> Result<()> {
     match image.owner_when_opened()? {
-        Some(owner) if image.watchers()?.contains(&owner) => {
-            Err(in_use(&Notes::of(image.cluster.clone(), &image.id()?)?, place, &owner))
-        }
+        Some(owner) if image.watchers()?.contains(&owner) => Err(in_use(
+            &Notes::of(image.cluster.clone(), About::Owners, &image.id()?)?,
+            place,
+            &owner,
+        )),
         _ => Ok(()),
     }
 }
@@ -115,7 +118,7 @@ fn acquire(
     image: &Image,
     notes: &Notes,
     place: &RbdPlace,
-    access: Access,
+    access: &Access,
     dead: Option<&str>,
 ) -> Result<Vec<String>> {
     let (until, mut fenced) = (Instant::now() + PATIENCE, Vec::new());
@@ -124,9 +127,9 @@ fn acquire(
             None if image.acquire().is_ok() => return Ok(fenced),
             None => {}
             Some(owner) => {
-                let gone = access == Access::TakeOver
-                    || dead == Some(&owner)
-                    || !image.watchers()?.contains(&owner);
+                let gone = dead == Some(&owner)
+                    || !image.watchers()?.contains(&owner)
+                    || is_meant(access, notes, &owner)?;
                 if gone && !fenced.contains(&owner) {
                     tracing::warn!(%place, %owner, "the image's owner is fenced");
                     image.cluster.fence(&owner)?;
@@ -149,19 +152,53 @@ fn acquire(
     }
 }
 
+/// Is the owner at this address one that an administrator says is to be fenced?
+fn is_meant(access: &Access, notes: &Notes, owner: &str) -> Result<bool> {
+    Ok(match access {
+        Access::TakeOver(whom) => whom.is_meant(&described(notes, owner)?),
+        Access::Alone | Access::ReadOnly => false,
+    })
+}
+
 fn in_use(notes: &Notes, place: &RbdPlace, owner: &str) -> Error {
-    let known = notes.all().unwrap_or_default().into_iter().find(|(address, _)| address == owner);
-    let by = known.map_or_else(
-        || format!("the client at {owner}, which is not SiftFS's"),
-        |(_, whose)| whose,
-    );
+    let by = described(notes, owner).unwrap_or_else(|_| owner.into());
     Error::Refused(format!("{place} is in use by {by}"))
 }
 
-/// What the note of an owner says.
-fn describe() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("process {} of {host}", std::process::id())
+/// The owner at this address, as it describes itself.
+fn described(notes: &Notes, owner: &str) -> Result<String> {
+    let known = notes.all()?.into_iter().find(|(address, _)| address == owner);
+    Ok(known.map_or_else(
+        || format!("the client at {owner}, which is not SiftFS's"),
+        |(_, whose)| whose,
+    ))
+}
+
+/// What the note of this process says: nothing that another process ever says.
+pub(crate) fn describe() -> String {
+    static SAID: OnceLock<String> = OnceLock::new();
+    let say = || {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        format!("process {} of {host}, begun at {since} us", std::process::id())
+    };
+    SAID.get_or_init(say).clone()
+}
+
+/// Who has the image, as a process sees it that has not. `notes` are the image's.
+///
+/// # Errors
+/// The cluster does not answer.
+pub(crate) fn standing(image: &Image, notes: &Notes, place: &RbdPlace) -> Result<Standing> {
+    let Some(owner) = image.owner()? else { return Ok(Standing::Free) };
+    let is_dead = LocalLock::says_dead(&local_name(image, place)?, &owner)
+        || !image.watchers()?.contains(&owner);
+    Ok(if is_dead { Standing::Dead } else { Standing::Had(described(notes, &owner)?) })
+}
+
+/// The name of an image's file on this machine.
+fn local_name(image: &Image, place: &RbdPlace) -> Result<String> {
+    Ok(format!("{}.{}.{}", image.cluster.fsid, place.pool, image.id()?))
 }
 
 /// A file of this machine that an owner has locked as long as it lives, with its address in it.
@@ -177,19 +214,18 @@ impl LocalLock {
     ///
     /// # Errors
     /// Refused: a process of this machine has the image.
-    fn take(image: &Image, place: &RbdPlace, access: Access) -> Result<Option<Self>> {
-        let name = format!("{}.{}.{}", image.cluster.fsid, place.pool, image.id()?);
-        Self::at(Path::new(RUN_DIR), &name, place, access)
+    fn take(image: &Image, place: &RbdPlace, access: &Access) -> Result<Option<Self>> {
+        Self::at(Path::new(RUN_DIR), &local_name(image, place)?, place, access)
     }
 
-    fn at(dir: &Path, name: &str, place: &RbdPlace, access: Access) -> Result<Option<Self>> {
+    fn at(dir: &Path, name: &str, place: &RbdPlace, access: &Access) -> Result<Option<Self>> {
         let Ok(mut file) = open(dir, name) else {
             tracing::debug!(%place, "no file of this machine says that an owner is dead");
             return Ok(None);
         };
         let until = Instant::now() + PATIENCE;
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if access == Access::TakeOver {
+            if matches!(access, Access::TakeOver(_)) {
                 return Ok(None);
             }
             if Instant::now() >= until {
@@ -204,6 +240,16 @@ impl LocalLock {
         let read = (&mut file).take(MAX_FILE).read_to_string(&mut last).is_ok();
         let last = Some(last).filter(|last| read && !last.is_empty());
         Ok(Some(Self { file, last }))
+    }
+
+    /// Is the file there, of an owner at this address, and has the kernel ended that one's lock?
+    fn says_dead(name: &str, owner: &str) -> bool {
+        let Ok(mut file) = open(Path::new(RUN_DIR), name) else { return false };
+        let mut last = String::new();
+        // For a moment, in which a process that opens the image waits.
+        flock(&file, FlockOperation::NonBlockingLockShared).is_ok()
+            && (&mut file).take(MAX_FILE).read_to_string(&mut last).is_ok()
+            && last == owner
     }
 
     /// A hint for the next owner: that it cannot be written costs that one 30 seconds.

@@ -26,16 +26,55 @@ pub struct RbdPlace {
 }
 
 /// What an image is opened for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Access {
     /// To write, as the one process that may. An owner that the cluster, or this machine's kernel,
     /// knows to be dead is fenced first; one that lives is not touched.
     Alone,
     /// As [`Access::Alone`], but an owner that lives is fenced as well: an administrator says that
     /// this process takes over.
-    TakeOver,
+    TakeOver(Whom),
     /// To read, beside others that read.
     ReadOnly,
+}
+
+/// Of which owner an administrator says that another process takes over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Whom {
+    /// Of any.
+    Anybody,
+    /// Of the one that is described so, and of no other that has the image by now.
+    Described(String),
+}
+
+impl Whom {
+    /// Is this owner meant?
+    pub fn is_meant(&self, described: &str) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Described(whom) => whom == described,
+        }
+    }
+}
+
+/// Who has an image, as one sees it that has not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Nobody.
+    Free,
+    /// One of which the cluster, or this machine's kernel, says that it is dead.
+    Dead,
+    /// One that lives, as it describes itself.
+    Had(String),
+}
+
+/// What an administrator has said to those that wait for an image.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Words {
+    /// The owner that is to give it up in order, as it describes itself.
+    pub hand_over: Option<String>,
+    /// The owner that is to be taken for dead, as it describes itself.
+    pub take_over: Option<String>,
 }
 
 impl RbdPlace {

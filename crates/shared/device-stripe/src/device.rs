@@ -5,7 +5,7 @@ use crate::label::Label;
 use crate::member::Member;
 use crate::stamp::{Guard, Holdings};
 use siftfs_base::{Error, Result};
-use siftfs_device::{Device, DeviceInfo, Discards, ReadOp, Role, WriteOp};
+use siftfs_device::{Beside, Device, DeviceInfo, Discards, ReadOp, Role, WriteOp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -279,6 +279,19 @@ impl Device for StripedDevice {
 
     fn finish(&self) {
         self.members.iter().for_each(|member| member.device.finish());
+    }
+
+    fn can_be_taken(&self) -> bool {
+        self.members.iter().any(|member| member.device.can_be_taken())
+    }
+
+    fn was_taken(&self) -> Option<String> {
+        self.members.iter().find_map(|member| member.device.was_taken())
+    }
+
+    fn beside(&self) -> Option<Arc<dyn Beside>> {
+        // The first member has the first block, too.
+        self.members.first()?.device.beside()
     }
 
     fn urgent(&self, under_way: bool) {

@@ -2,6 +2,7 @@
 
 use siftfs_base::{Error, Result};
 use siftfs_status::DeviceInfo;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +102,33 @@ pub struct ReadOp<'a> {
     pub buf: &'a mut [u8],
 }
 
+/// Small things that are kept beside a device, each under a name: on the same engine, so that
+/// they are there wherever the device is opened. A process writes them that has the device to
+/// write, and once that is taken away its calls fail.
+pub trait Beside: Debug + Send + Sync {
+    /// The first `limit` bytes of a thing; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// It cannot be read. The message names the device and the thing, as those of all calls do.
+    fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>>;
+    /// Puts bytes in a thing's place: durable, and as a whole, when this returns.
+    ///
+    /// # Errors
+    /// They may be there, or what was there before.
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()>;
+    /// Adds bytes at the end of a thing, which begins with them if there is none: durable, and as a
+    /// whole, when this returns.
+    ///
+    /// # Errors
+    /// They may be there.
+    fn append(&self, name: &str, bytes: &[u8]) -> Result<()>;
+    /// Takes a thing away, if it is there.
+    ///
+    /// # Errors
+    /// It may still be there.
+    fn remove(&self, name: &str) -> Result<()>;
+}
+
 /// A block device, a file used as one, or memory that keeps its contents ([`Device::medium`]).
 ///
 /// A write that returned is *volatile*: until a [`Device::flush`] that was called after it has
@@ -167,6 +195,23 @@ pub trait Device: Send + Sync {
     /// to it, and the next owner has nobody to keep away. Of use to a device whose owner others
     /// know by more than this process's life; the default does nothing.
     fn finish(&self) {}
+    /// Can another process take the device away from this one while it lives? Then every access
+    /// asks, and one that is refused for that reason fails with [`Error::Latched`], as do all
+    /// behind it. Whoever takes it reads its first block before anything else, and from then on no
+    /// access of this process to that block succeeds.
+    ///
+    /// [`Error::Latched`]: siftfs_base::Error::Latched
+    fn can_be_taken(&self) -> bool {
+        false
+    }
+    /// Why this process has the device no more, once it was told so. Asks nobody.
+    fn was_taken(&self) -> Option<String> {
+        None
+    }
+    /// Small things beside the device, which are where it is; `None` where nothing can be kept so.
+    fn beside(&self) -> Option<Arc<dyn Beside>> {
+        None
+    }
     /// A small durable step that a caller waits for begins (`true`), or has ended. A hint: much
     /// written without durability may give way to it meanwhile, and for a little longer, because
     /// the next one may follow.

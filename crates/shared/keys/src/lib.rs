@@ -28,6 +28,6 @@ pub use ids::{Claimed, IdMap, IdRange, Ids, NOBODY, Squash};
 pub use known::{Expect, KnownServer};
 pub use pair::KeyPair;
 pub use public::{Fingerprint, KEY_TYPE, PublicKey, PublicLine, own_number};
-pub use seals::{Seal, Seals};
+pub use seals::{SECRET_BYTES, Seal, Seals};
 
 pub use tls::{ALPN, ClientTls, Peer, ServerTls};

@@ -6,8 +6,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
-/// Bytes of the secret.
-const SECRET_BYTES: usize = 32;
+/// Bytes of a secret.
+pub const SECRET_BYTES: usize = 32;
 /// What every code begins with, so that none of them is one of another use of the secret.
 const PURPOSE: &[u8] = b"siftfs seal 1";
 
@@ -41,7 +41,8 @@ impl Seals {
         }
     }
 
-    fn of(secret: &[u8; SECRET_BYTES]) -> Self {
+    /// By this secret.
+    pub fn of(secret: &[u8; SECRET_BYTES]) -> Self {
         Self(Key::new(HMAC_SHA256, secret))
     }
 

@@ -12,7 +12,7 @@ use crate::show::progress::Display;
 use siftfs_base::Error;
 use siftfs_placement::{
     BytePlace, Discarded, LogsReport, LostLog, Media, MkfsOptions, MkfsReport, OpenOptions,
-    Shortage, is_rbd, parts_of, principal,
+    Shortage, Whom, is_rbd, parts_of, principal,
 };
 use siftfs_transport::Trust;
 use std::path::Path;
@@ -235,7 +235,8 @@ pub fn open_options_by(
 }
 
 fn recover_options(a: &Recover) -> Result<OpenOptions, Failure> {
-    Ok(OpenOptions { take_over: a.take_over, ..open_options(&a.volume, &a.parts)? })
+    let take_over = a.take_over.then_some(Whom::Anybody);
+    Ok(OpenOptions { take_over, ..open_options(&a.volume, &a.parts)? })
 }
 
 /// `siftfs recover`.

@@ -156,9 +156,11 @@ impl Daemon {
         if listeners.is_empty() {
             return Ok(None);
         }
-        let served = volume.served(&name_of(&self.volume));
-        let before = served.before();
-        let server = Server::after(served, Execution::default(), before).map_err(Failure::plain);
+        let server = volume.served(&name_of(&self.volume)).and_then(|served| {
+            let before = served.before();
+            Server::after(served, Execution::default(), before)
+        });
+        let server = server.map_err(Failure::plain);
         let listening = server.and_then(|server| {
             let listening = Listening::start(listeners, server.clone())?;
             server.wait_for_clients();

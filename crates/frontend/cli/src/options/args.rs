@@ -388,6 +388,23 @@ pub struct Device {
     pub json: bool,
 }
 
+/// How a server stands to another one of the same volume, which lies on a cluster.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Succession {
+    /// Of a volume on a cluster that another server may have: wait, and serve it when that one is
+    /// dead, by what the cluster says, or gives it up
+    #[arg(long)]
+    pub standby: bool,
+    /// Of a volume on a cluster: fence the process that has it, also if it lives, and serve it. Without
+    /// --listen, and with --standby elsewhere: have the server that waits do so
+    #[arg(long, conflicts_with = "standby")]
+    pub take_over: bool,
+    /// Have the server of a volume on a cluster, on whatever machine, give it up in order to one
+    /// that waits, and wait until that one has it
+    #[arg(long, conflicts_with_all = ["standby", "take_over", "listen"])]
+    pub hand_over: bool,
+}
+
 /// `siftfs serve`.
 #[derive(Args)]
 #[command(after_help = SERVE_HELP)]
@@ -396,8 +413,11 @@ pub struct Serve {
     pub volume: PathBuf,
     /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
     /// not encrypted; may be given several times
-    #[arg(long, value_name = "ADDRESS", required = true)]
+    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["hand_over", "take_over"])]
     pub listen: Vec<Address>,
+    /// How it stands to another server of the same volume
+    #[command(flatten)]
+    pub succession: Succession,
     /// Which machines it talks to over TCP
     #[command(flatten)]
     pub admit: Admit,

@@ -12,12 +12,18 @@ mod proofs;
 mod reception;
 mod returning;
 pub(crate) use returning::draw;
+mod secret;
 mod session;
 mod slots;
+mod standby;
+mod tenure;
 
 pub use bounds::{bounded, bounded_machine};
 pub use reception::{Directory, Reception};
-pub use returning::{Before, Begins, VolumeEpoch, give_up_book, note_epoch};
+pub use returning::{Before, Begins, FileShelf, Shelf, VolumeEpoch, note_epoch};
+pub use secret::Secret;
+pub use standby::turn_away;
+pub use tenure::Tenure;
 
 use crate::Listener;
 use crate::desk::Clerk;
@@ -29,7 +35,6 @@ use siftfs_calls::FileProtocol;
 use siftfs_keys::Seals;
 use siftfs_proto::{Cache, Credentials, FileService, Holder, Opening, Request};
 use siftfs_transport::{Repeats, ServerEnd};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -51,6 +56,12 @@ pub trait Served: Send + Sync {
     /// A client that came back does so no more: what is noted of its calls is forgotten.
     fn forget_client(&self, client: u64) {
         let _ = client;
+    }
+
+    /// Knows whether this process still has the volume; `None` where nobody can take it away while
+    /// this process lives.
+    fn tenure(&self) -> Option<Arc<dyn Tenure>> {
+        None
     }
 
     /// Opens a session. With a cache it is told of what other sessions change.
@@ -159,6 +170,8 @@ pub struct Server {
     terms: Arc<Terms>,
     /// Makes the codes that clients show again whose callers are checked.
     seals: Arc<Seals>,
+    /// Says whether answers still count.
+    tenure: Option<Arc<dyn Tenure>>,
     keeps: Mutex<Option<JoinHandle<()>>>,
     /// By what the server itself syncs; opened when it is needed.
     own: OnceLock<Arc<dyn FileService>>,
@@ -188,9 +201,9 @@ impl Server {
         let (counters, logged, data, lending, ending, serving, own) = Default::default();
         let (keeper, terms) = Default::default();
         let executors = Executors::new(execution);
-        let seals = Arc::new(seals(before.secret.as_deref())?);
+        let seals = Arc::new(secret::seals(before.secret.as_ref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
-        let (keeps, clerk) = (Mutex::new(None), Clerk::new());
+        let (keeps, clerk, tenure) = (Mutex::new(None), Clerk::new(), volume.tenure());
         let server = Self {
             volume,
             counters,
@@ -205,6 +218,7 @@ impl Server {
             keeper,
             terms,
             seals,
+            tenure,
             keeps,
             own,
         };
@@ -362,21 +376,6 @@ impl Server {
     fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
     }
-}
-
-/// By the secret of this file; without one, or if it cannot be had, by one that ends with this
-/// server.
-fn seals(secret: Option<&Path>) -> Result<Seals> {
-    if let Some(path) = secret {
-        match Seals::of_file(path) {
-            Ok(seals) => return Ok(seals),
-            Err(error) => tracing::warn!(
-                path = %path.display(), %error,
-                "mounts whose callers are checked will find their files gone after this server"
-            ),
-        }
-    }
-    Seals::new().map_err(|error| Error::Refused(format!("no secret for a server: {error}")))
 }
 
 /// Ends sessions, with all that they have.

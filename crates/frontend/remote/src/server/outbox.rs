@@ -1,14 +1,22 @@
 //! Messages to a client from threads that may not wait for it: those that flush for others, and
 //! those that make changes it is told of.
 
+use super::tenure::Tenure;
 use siftfs_calls::FromServer;
 use siftfs_transport::Sender;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What waits for a connection. Answers are bounded by the session's slots, notices by their term.
+///
+/// Where another process may have taken the volume over, nothing is sent before this one is known
+/// to have it still; if it has not, the connection ends without it.
 pub(super) struct Outbox {
     sender: Arc<dyn Sender<FromServer>>,
+    tenure: Option<Arc<dyn Tenure>>,
+    /// The connection was cut: nobody hears anything any more.
+    was_cut: AtomicBool,
     waiting: Mutex<Waiting>,
     more: Condvar,
 }
@@ -25,7 +33,24 @@ struct Waiting {
 
 impl Outbox {
     pub fn new(sender: Arc<dyn Sender<FromServer>>) -> Self {
-        Self { sender, waiting: Mutex::default(), more: Condvar::new() }
+        Self::under(sender, None)
+    }
+
+    /// As [`Outbox::new`], of a server that has its volume for a term at a time.
+    pub fn under(sender: Arc<dyn Sender<FromServer>>, tenure: Option<Arc<dyn Tenure>>) -> Self {
+        let (was_cut, waiting, more) = Default::default();
+        Self { sender, tenure, was_cut, waiting, more }
+    }
+
+    /// Would a message that is sent now be held back?
+    fn is_held(&self) -> bool {
+        self.tenure.as_ref().is_some_and(|tenure| !tenure.counts_now())
+    }
+
+    /// Waits until this process is known to have its volume; false if it has not.
+    fn may_send(&self) -> bool {
+        let over = || self.was_cut.load(Ordering::Acquire);
+        self.tenure.as_ref().is_none_or(|tenure| tenure.wait(&over))
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -54,7 +79,7 @@ impl Outbox {
     pub fn answer(&self, number: u64) {
         let waits = {
             let waiting = self.lock();
-            waiting.sending || !waiting.messages.is_empty()
+            waiting.sending || !waiting.messages.is_empty() || self.is_held()
         };
         if waits || !self.sender.try_send(FromServer::Pong { number }) {
             self.lock().question = Some(number);
@@ -62,10 +87,10 @@ impl Outbox {
         }
     }
 
-    /// Has a message sent behind others that wait; where no message waits, gives it back.
+    /// Has a message sent behind others that wait, or once it may be; else gives it back.
     fn line_up(&self, message: FromServer) -> Option<FromServer> {
         let mut waiting = self.lock();
-        if !waiting.sending && waiting.messages.is_empty() {
+        if !waiting.sending && waiting.messages.is_empty() && !self.is_held() {
             return Some(message);
         }
         // What sends these comes back for it, also when the session is over.
@@ -81,6 +106,9 @@ impl Outbox {
     }
 
     fn transmit(&self, message: FromServer) {
+        if !self.may_send() {
+            return self.cut();
+        }
         if let Err(error) = self.sender.send(message) {
             tracing::debug!(%error, "a client gets no answer");
         }
@@ -123,6 +151,7 @@ impl Outbox {
 
     /// Ends the connection, without waiting for the client.
     pub fn cut(&self) {
+        self.was_cut.store(true, Ordering::Release);
         self.sender.cut();
     }
 

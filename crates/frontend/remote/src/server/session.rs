@@ -132,7 +132,7 @@ pub(super) fn run(
     asked: Option<Box<siftfs_calls::Opening>>,
 ) {
     let Connection { sender, mut receiver, peer, process, shares_memory, key } = end;
-    let outbox = Arc::new(Outbox::new(sender.clone()));
+    let outbox = Arc::new(Outbox::under(sender.clone(), server.tenure.clone()));
     let notices = Arc::new(Notices::new(outbox.clone()));
     let channel = match (process, &key) {
         (Some(peer), _) => Channel::Process(peer),
@@ -330,7 +330,7 @@ impl Session<'_> {
         while self.busy.load(Ordering::SeqCst) > 0 || !self.answers.outbox.is_done() {
             if since.elapsed() > FAREWELL {
                 self.server.session_ended(self.peer, "it takes no answers, and is cut off");
-                return self.sender.cut();
+                return self.answers.outbox.cut();
             }
             std::thread::sleep(BRIEFLY);
         }

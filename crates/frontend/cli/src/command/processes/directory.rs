@@ -124,7 +124,7 @@ impl Rooms {
     fn add(&self, name: &str) -> Result<Arc<Server>> {
         let path = self.dir.join(name);
         let volume = LocalVolume::open(&path, &self.options, &mut |_, _, _| {})?;
-        let served = volume.served(name);
+        let served = volume.served(name)?;
         let before = served.before();
         let server = match Server::after(served, self.execution.clone(), before) {
             Ok(server) => server,

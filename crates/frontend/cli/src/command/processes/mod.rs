@@ -4,3 +4,4 @@ pub mod device;
 pub mod directory;
 pub mod key;
 pub mod serve;
+mod standby;

@@ -2,6 +2,7 @@
 
 use crate::command::mount::LATE_FORGETS;
 use crate::command::processes::directory::Rooms;
+use crate::command::processes::standby;
 use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
@@ -17,7 +18,7 @@ use crate::options::target;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output;
 use crate::show::progress::Display;
-use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, books_of_clients};
+use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, Whom, books_of_clients};
 use siftfs_remote::{Listener, Server, TransportOptions, Trust, transport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -32,6 +33,10 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// `siftfs serve`. Returns 0 after SIGTERM, SIGINT or SIGHUP, when the volume is closed.
 pub fn serve(a: &Serve) -> Outcome {
+    standby::check(a)?;
+    if a.listen.is_empty() {
+        return standby::have_passed_on(a);
+    }
     one_heap();
     let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
@@ -54,8 +59,9 @@ pub fn serve(a: &Serve) -> Outcome {
     // Addresses first: one that is in use is said before the volume is touched.
     let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
     let listeners = listening::bind(&a.listen, &a.admit, &options)?;
+    let is_over = || ending.load(Ordering::Acquire);
     let over = || {
-        while !ending.load(Ordering::Acquire) {
+        while !is_over() {
             thread::sleep(POLL);
         }
     };
@@ -66,23 +72,56 @@ pub fn serve(a: &Serve) -> Outcome {
         drop(memory);
         return closed;
     }
-    let volume = open(a, &path)?;
+    let opened = match a.succession.standby {
+        true => standby::wait_for_turn(a, &path, &listeners, &is_over)?,
+        false => Some(open(a, &path, standby::whom(a))?),
+    };
+    let served = opened.map_or(Ok(()), |volume| serve_one(a, &path, volume, listeners, &is_over));
+    drop(memory);
+    served.map(|()| 0)
+}
+
+/// Serves an open volume until `is_over`, or until it is another process's, and closes it.
+fn serve_one(
+    a: &Serve,
+    path: &Path,
+    volume: LocalVolume,
+    listeners: Vec<Listener>,
+    is_over: &dyn Fn() -> bool,
+) -> Result<(), Failure> {
+    let about = |e| Failure::about(&a.volume, e);
     let execution = a.executing.execution();
-    let served = volume.served(&name_of(&a.volume));
+    let served = volume.served(&name_of(&a.volume)).map_err(about)?;
     let before = served.before();
     let server = Server::after(served, execution.clone(), before).map_err(Failure::plain)?;
     tracing::info!(?execution, "calls are carried out");
     announce(a, &volume, &listeners)?;
     let listening = Listening::start(listeners, server)?;
-    over();
+    let hand_over = standby::hear(path);
+    while !is_over() && volume.lost().is_none() && !hand_over.load(Ordering::Acquire) {
+        thread::sleep(POLL);
+    }
+    match volume.lost() {
+        Some(why) => tracing::error!(why, "the volume is another process's"),
+        // What is brought home before clients are turned away does not keep them waiting.
+        None => {
+            if let Err(error) = volume.checkpoint() {
+                tracing::warn!(%error, "not all was brought home before the end");
+            }
+        }
+    }
     drop(listening);
-    let closed = volume.close().map_err(|e| Failure::about(&a.volume, e));
-    drop(memory);
-    closed.map(|()| 0)
+    volume.close().map_err(about)
 }
 
-fn open(a: &Serve, path: &Path) -> Result<LocalVolume, Failure> {
+/// Opens the volume to be served; an owner that `take_over` means is fenced, also if it lives.
+pub(super) fn open(
+    a: &Serve,
+    path: &Path,
+    take_over: Option<Whom>,
+) -> Result<LocalVolume, Failure> {
     let mut options = open_options_by(path, &a.parts, &trust(a))?;
+    options.take_over = take_over;
     // Clients may be mounts.
     options.late_forgets = LATE_FORGETS;
     // The target does the background work of the volume that it has, unless another one is named.

@@ -1,18 +1,16 @@
 //! The book: what a server writes down for the one that comes after its death
 //! (`docs/design/lost-server.md`).
 //!
-//! A file of records of 64 bytes, each with a checksum, which is only appended to; a new server
-//! writes it anew. The first record that is damaged is the end: what was written behind it was not
+//! Records of 64 bytes, each with a checksum, to which others are only added; a new server writes
+//! them anew. The first record that is damaged is the end: what was written behind it was not
 //! answered to anybody.
 
 use super::epochs::VolumeEpoch;
-use siftfs_base::{Error, InodeNr, Lsn, Result, crc32c, crc32c_append};
+use super::shelf::Shelf;
+use siftfs_base::{InodeNr, Lsn, Result, crc32c, crc32c_append};
 use siftfs_proto::{Carried, ORIGIN_SLOTS, Recovered};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of a record: its kind, its checksum, seven numbers.
 const RECORD: usize = 64;
@@ -66,8 +64,7 @@ pub(in crate::server) struct Part {
 
 /// A book that is being written.
 pub(in crate::server) struct Book {
-    path: PathBuf,
-    file: File,
+    shelf: Arc<dyn Shelf>,
     length: u64,
     volume: [u8; 16],
 }
@@ -197,37 +194,33 @@ fn parse(bytes: &[u8], volume: [u8; 16]) -> Vec<(u64, Part)> {
 }
 
 impl Book {
-    /// What the servers before have written down, the newest one last; nothing if the file is
-    /// missing, or is no book of this volume.
-    pub fn read(path: &Path, volume: [u8; 16]) -> Vec<(u64, Part)> {
-        let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
-        match read {
+    /// What the servers before have written down, the newest one last; nothing if nothing is there,
+    /// or what is there is no book of this volume.
+    pub fn read(shelf: &dyn Shelf, volume: [u8; 16]) -> Vec<(u64, Part)> {
+        match shelf.read(LONGEST + 1) {
             // A part of what was found would be taken for all of it.
-            Ok(length) if length as u64 > LONGEST => {
-                tracing::warn!(path = %path.display(), "the book of clients is too long");
+            Ok(Some(bytes)) if bytes.len() as u64 > LONGEST => {
+                tracing::warn!(?shelf, "the book of clients is too long");
                 Vec::new()
             }
-            Ok(_) => parse(&bytes, volume),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Ok(bytes) => bytes.map_or_else(Vec::new, |bytes| parse(&bytes, volume)),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the book of clients cannot be read");
+                tracing::warn!(%error, "the book of clients cannot be read");
                 Vec::new()
             }
         }
     }
 
-    /// Writes a book of these parts, of which the last one is going to be written on. What was at
-    /// `path` is replaced when the new one is durable.
+    /// Writes a book of these parts, of which the last one is going to be written on. What was
+    /// there is replaced when the new one is durable.
     ///
     /// # Errors
-    /// Those of the file system, with the path.
-    pub fn write(path: &Path, volume: [u8; 16], parts: &[(u64, Part)]) -> Result<Self> {
+    /// Those of the shelf.
+    pub fn write(shelf: Arc<dyn Shelf>, volume: [u8; 16], parts: &[(u64, Part)]) -> Result<Self> {
         let mut bytes = head(volume).to_vec();
         parts.iter().for_each(|(instance, part)| part.put(*instance, &mut bytes));
-        let file = written_anew(path, &bytes).map_err(|error| failed(path, &error))?;
-        let length = bytes.len() as u64;
-        Ok(Self { path: path.to_path_buf(), file, length, volume })
+        shelf.replace(&bytes)?;
+        Ok(Self { shelf, length: bytes.len() as u64, volume })
     }
 
     /// A client is about to be told that it has a session.
@@ -269,7 +262,7 @@ impl Book {
 
     /// Nobody needs it any more.
     pub fn remove(self) -> Result<()> {
-        std::fs::remove_file(&self.path).map_err(|error| failed(&self.path, &error))
+        self.shelf.remove()
     }
 
     /// Is it time to write it anew?
@@ -279,34 +272,14 @@ impl Book {
 
     /// As [`Book::write`], in its place.
     pub fn rewrite(&mut self, parts: &[(u64, Part)]) -> Result<()> {
-        *self = Self::write(&self.path, self.volume, parts)?;
+        *self = Self::write(self.shelf.clone(), self.volume, parts)?;
         Ok(())
     }
 
     fn add(&mut self, records: &[u8]) -> Result<()> {
-        let done = self.file.write_all(records).and_then(|()| self.file.sync_data());
         self.length += records.len() as u64;
-        done.map_err(|error| failed(&self.path, &error))
+        self.shelf.append(records)
     }
-}
-
-pub(super) fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::Refused(format!("the book of clients {}: {error}", path.display()))
-}
-
-/// A new file with these bytes at a path, open to be appended to.
-fn written_anew(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir)?;
-    // The volume has one server at a time, and so has this name.
-    let new = path.with_extension("new");
-    let _ = std::fs::remove_file(&new);
-    let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    File::open(dir)?.sync_all()?;
-    Ok(file)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! (`docs/design/lost-server.md`, "The book").
 
 use super::book::{Book, Part};
+use super::shelf::Shelf;
 use siftfs_base::Result;
 use siftfs_proto::Recovered;
-use std::path::Path;
+use std::sync::Arc;
 
 /// An epoch of a volume. No two are equal, also not of copies of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,42 +33,29 @@ pub struct Begins<'a> {
 }
 
 /// Writes down, durably, that an epoch begins, and what was found in the one before. If there is no
-/// book at this path, and something is recovered, one is written that says that there may have been
+/// book, and something is recovered, one is written that says that there may have been
 /// clients. Nothing is written if the book is nobody's, or does not fit the volume.
 ///
 /// # Errors
 /// The book cannot be written: the epoch must not begin.
-pub fn note_epoch(book: &Path, begins: Begins<'_>) -> Result<()> {
-    let mut parts = Book::read(book, begins.volume);
+pub fn note_epoch(book: &Arc<dyn Shelf>, begins: Begins<'_>) -> Result<()> {
+    let mut parts = Book::read(&**book, begins.volume);
     let Some((_, newest)) = parts.last_mut() else {
         if begins.found.is_none() {
             return Ok(());
         }
         let (epoch, epochs) = (begins.last, vec![begins.next]);
         let nobody = Part { epoch, epochs, blind: true, ..Part::default() };
-        return Book::write(book, begins.volume, &[(NOBODY, nobody)]).map(drop);
+        return Book::write(book.clone(), begins.volume, &[(NOBODY, nobody)]).map(drop);
     };
     if newest.ended || !newest.goes_on(begins) {
         return Ok(());
     }
-    Book::write(book, begins.volume, &parts).map(drop)
+    Book::write(book.clone(), begins.volume, &parts).map(drop)
 }
 
 /// In the place of the instance of a server that has written nothing down. No server has it.
 const NOBODY: u64 = 0;
-
-/// The book is not taken up: what its clients keep is lost, and no server waits for them.
-///
-/// # Errors
-/// It is still there, and may be taken up after changes of which it says nothing.
-pub fn give_up_book(book: &Path) -> Result<()> {
-    match std::fs::remove_file(book) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(super::book::failed(book, &error))
-        }
-        _ => Ok(()),
-    }
-}
 
 impl Part {
     /// Does the epoch that begins follow the one of this server, with nothing but recoveries in

@@ -7,12 +7,15 @@ mod client;
 mod epochs;
 mod keeper;
 mod sessions;
+mod shelf;
 mod state;
 
 pub(super) use calls::{Promise, answer_again, comes_after_all, file_of, is_of_file, promise};
-pub use epochs::{Begins, VolumeEpoch, give_up_book, note_epoch};
+pub use epochs::{Begins, VolumeEpoch, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
+pub use shelf::{FileShelf, Shelf};
 
+use super::Secret;
 use super::identity::Whose;
 use super::notices::Notices;
 use super::outbox::Outbox;
@@ -23,7 +26,6 @@ use siftfs_calls::{Back, Change, Done, Kept, Returning, TRIES};
 use siftfs_proto::{FileService, Owed, Reply};
 use state::State;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,11 +43,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// the book by then ([`note_epoch`]).
 #[derive(Debug, Default)]
 pub struct Before {
-    /// The book's path; without one, nothing survives the server.
-    pub book: Option<PathBuf>,
-    /// The path of the secret by which the server knows again what it, or one before it, has
-    /// granted to clients whose callers are checked; it is made if it is not there.
-    pub secret: Option<PathBuf>,
+    /// Where the book is; without one, nothing survives the server.
+    pub book: Option<Arc<dyn Shelf>>,
+    /// The secret by which the server knows again what it, or one before it, has granted to clients
+    /// whose callers are checked.
+    pub secret: Option<Secret>,
     /// The volume's epoch.
     pub epoch: VolumeEpoch,
     /// The volume had to be recovered: there may have been a server with clients.
@@ -58,7 +60,7 @@ pub(super) struct Clients {
     epoch: VolumeEpoch,
     volume: [u8; 16],
     /// Where the book is.
-    path: Option<PathBuf>,
+    shelf: Option<Arc<dyn Shelf>>,
     /// What servers before wrote down, the oldest first.
     past: Vec<(u64, Part)>,
     newest: AtomicU64,
@@ -121,9 +123,9 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: path, epoch, recovered, .. } = before;
-        let mut parts = path.as_deref().map_or_else(Vec::new, |path| Book::read(path, volume));
-        let mut is_unknown = parts.is_empty() && path.is_some() && recovered;
+        let Before { book: shelf, epoch, recovered, .. } = before;
+        let mut parts = shelf.as_deref().map_or_else(Vec::new, |shelf| Book::read(shelf, volume));
+        let mut is_unknown = parts.is_empty() && shelf.is_some() && recovered;
         if let Some((_, newest)) = parts.last_mut() {
             match newest.fits(epoch) {
                 true => {
@@ -148,8 +150,8 @@ impl Clients {
         let own = Part { clients, epoch, blind: is_unknown, ..Part::default() };
         parts.push((instance, own));
         // One for nobody is not written before there is somebody.
-        let book = match &path {
-            Some(path) if parts.len() > 1 => Some(Book::write(path, volume, &parts)?),
+        let book = match &shelf {
+            Some(shelf) if parts.len() > 1 => Some(Book::write(shelf.clone(), volume, &parts)?),
             _ => None,
         };
         parts.pop();
@@ -172,7 +174,7 @@ impl Clients {
             instance,
             epoch,
             volume,
-            path,
+            shelf,
             past: parts,
             newest,
             open,
@@ -192,11 +194,11 @@ impl Clients {
         (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
         // Also for nobody: a server that finds none knows that there may have been clients.
         if state.book.is_none()
-            && let Some(path) = &self.path
+            && let Some(shelf) = &self.shelf
         {
             let (epoch, blind) = (self.epoch, state.is_unknown);
             let part = Part { epoch, blind, ..Part::default() };
-            match Book::write(path, self.volume, &[(self.instance, part)]) {
+            match Book::write(shelf.clone(), self.volume, &[(self.instance, part)]) {
                 Ok(book) => state.book = Some(book),
                 Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
             }
@@ -259,9 +261,9 @@ impl Clients {
     }
 
     fn write_down(&self, state: &mut State, client: u64) -> Result<()> {
-        match (&mut state.book, &self.path) {
+        match (&mut state.book, &self.shelf) {
             (Some(book), _) => book.client(client),
-            (None, Some(path)) => {
+            (None, Some(shelf)) => {
                 let part = Part {
                     clients: [client].into(),
                     durable: state.durable,
@@ -269,7 +271,8 @@ impl Clients {
                     blind: state.is_unknown,
                     ..Part::default()
                 };
-                state.book = Some(Book::write(path, self.volume, &[(self.instance, part)])?);
+                let parts = [(self.instance, part)];
+                state.book = Some(Book::write(shelf.clone(), self.volume, &parts)?);
                 Ok(())
             }
             (None, None) => Ok(()),
