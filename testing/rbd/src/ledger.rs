@@ -126,6 +126,11 @@ impl Writers {
         Ok(())
     }
 
+    /// The longest time from a write to its acknowledgement since this was last asked.
+    pub fn take_longest(&self) -> Duration {
+        std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).longest)
+    }
+
     /// What they have seen so far.
     pub fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -4,6 +4,7 @@
 mod cases;
 mod cluster;
 mod ledger;
+mod servers;
 mod stage;
 
 use clap::Parser;

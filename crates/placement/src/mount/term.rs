@@ -120,8 +120,13 @@ impl Tenure for Term {
 /// `read_at` is when this one had read the first block.
 pub(crate) fn outlast_others(device: &dyn Device, read_at: Instant) {
     if device.can_be_taken() {
-        thread::sleep((read_at + OTHERS_TERM).saturating_duration_since(Instant::now()));
+        thread::sleep(left_of_others(read_at, Instant::now()));
     }
+}
+
+/// What is left of the terms of all processes before this one.
+fn left_of_others(read_at: Instant, now: Instant) -> Duration {
+    (read_at + OTHERS_TERM).saturating_duration_since(now)
 }
 
 /// Nanoseconds since this machine was started, those of a suspension among them.

@@ -2,6 +2,7 @@
 
 mod deaths;
 mod refusals;
+mod served;
 mod takeover;
 
 use crate::stage::Stage;
@@ -11,7 +12,7 @@ use siftfs_rig::place::Result;
 pub type Case = fn(&Stage<'_>) -> Result<()>;
 
 /// All cases, by name, in their order.
-pub const ALL: [(&str, Case); 9] = [
+pub const ALL: [(&str, Case); 13] = [
     ("refusals", refusals::refusals),
     ("no-cluster", refusals::no_cluster),
     ("osds", deaths::osds),
@@ -21,4 +22,8 @@ pub const ALL: [(&str, Case); 9] = [
     ("stopped", takeover::stopped),
     ("gone", takeover::gone),
     ("short-entry", takeover::short_entry),
+    ("words", served::words),
+    ("handed-over", served::handed_over),
+    ("servers", served::servers),
+    ("machines", served::machines),
 ];

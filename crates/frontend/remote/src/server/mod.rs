@@ -42,6 +42,8 @@ use std::time::{Duration, Instant};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 256;
+/// How long a client waits for a session of a server that does not know whether it has its volume.
+const HELD: Duration = Duration::from_secs(2);
 /// How often a server without a connection looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -254,7 +256,9 @@ impl Server {
         let volume = self.volume.clone();
         let forget = move |client| volume.forget_client(client);
         let thread = Builder::new().name("siftfs-keeper".into());
-        match thread.spawn(move || keeper.run(&clients, sync, forget, end_sessions)) {
+        let tenure = self.tenure.clone();
+        let held = move || tenure.as_ref().is_some_and(|tenure| !tenure.counts_now());
+        match thread.spawn(move || keeper.run(&clients, held, sync, forget, end_sessions)) {
             Ok(thread) => *keeps = Some(thread),
             Err(error) => tracing::error!(%error, "no thread for what clients keep"),
         }
@@ -319,8 +323,10 @@ impl Server {
     fn end_in_order(&self) -> Result<()> {
         self.stop();
         // What follows this server may change what kernels show that are away, and know nothing of
-        // them.
-        self.terms.wait();
+        // them. One that has taken the volume away knows them.
+        if !self.has_lost_it() {
+            self.terms.wait();
+        }
         end_sessions(self.clients.take_earlier());
         self.sync()?;
         self.clients.ended()
@@ -371,6 +377,25 @@ impl Server {
         {
             let _ = thread.join();
         }
+    }
+
+    /// Refuses whom it could not answer: a client may find the server that has the volume elsewhere.
+    fn refuse_while_held(&self) -> Result<()> {
+        let (Some(tenure), begun) = (&self.tenure, Instant::now()) else { return Ok(()) };
+        match tenure.wait(&|| begun.elapsed() > HELD) {
+            true => Ok(()),
+            false => Err(Error::Refused(
+                "this server does not know whether it still has the volume: the cluster does not \
+                 answer it, or another server has taken the volume over"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Is the volume another process's by now?
+    fn has_lost_it(&self) -> bool {
+        let asks_nobody = || true;
+        self.tenure.as_ref().is_some_and(|tenure| !tenure.wait(&asks_nobody))
     }
 
     fn is_ending(&self) -> bool {

@@ -3,7 +3,7 @@ use siftfs_base::Result;
 
 /// Notes what is sent.
 #[derive(Default)]
-struct Wire(Mutex<Vec<FromServer>>);
+struct Wire(Mutex<Vec<FromServer>>, AtomicBool);
 
 impl Wire {
     fn note(&self, message: FromServer) {
@@ -23,6 +23,41 @@ impl Sender<FromServer> for Wire {
     }
 
     fn close(&self) {}
+
+    fn cut(&self) {
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A hold on a volume that a test gives and takes.
+#[derive(Debug, Default)]
+struct Given {
+    counts: AtomicBool,
+    lost: AtomicBool,
+}
+
+impl Tenure for Given {
+    fn counts_now(&self) -> bool {
+        self.counts.load(Ordering::SeqCst) && !self.lost.load(Ordering::SeqCst)
+    }
+
+    fn wait(&self, over: &dyn Fn() -> bool) -> bool {
+        loop {
+            if self.counts_now() {
+                return true;
+            }
+            if over() || self.lost.load(Ordering::SeqCst) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn held() -> (Arc<Wire>, Arc<Given>, Arc<Outbox>) {
+    let (wire, given) = (Arc::new(Wire::default()), Arc::new(Given::default()));
+    let outbox = Outbox::under(wire.clone(), Some(given.clone()));
+    (wire, given, Arc::new(outbox))
 }
 
 fn settled(number: u64) -> FromServer {
@@ -67,4 +102,46 @@ fn the_newest_question_is_answered() {
     outbox.run();
     let pong = |number| FromServer::Pong { number };
     assert_eq!(*wire.0.lock().unwrap(), [pong(1), pong(3), settled(1)]);
+}
+
+/// No message leaves while another process may have the volume, not even the answer to a question;
+/// all leave in their order once this one is known to have it.
+#[test]
+fn nothing_leaves_before_it_counts() {
+    let (wire, given, outbox) = held();
+    // Callers do not wait for it.
+    outbox.send(settled(1));
+    outbox.post(settled(2));
+    outbox.answer(7);
+    let sends = outbox.clone();
+    let thread = std::thread::spawn(move || sends.run());
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(*wire.0.lock().unwrap(), []);
+    given.counts.store(true, Ordering::SeqCst);
+    outbox.end();
+    thread.join().unwrap();
+    let sent = std::mem::take(&mut *wire.0.lock().unwrap());
+    assert_eq!(sent, [FromServer::Pong { number: 7 }, settled(1), settled(2)]);
+    outbox.send(settled(3));
+    assert_eq!(*wire.0.lock().unwrap(), [settled(3)], "at once");
+}
+
+/// A server that was taken for dead tells nobody anything: its clients' connections are cut.
+#[test]
+fn a_server_without_its_volume_cuts_its_clients_off() {
+    let (wire, given, outbox) = held();
+    given.lost.store(true, Ordering::SeqCst);
+    outbox.begin(settled(0));
+    assert!(wire.1.load(Ordering::SeqCst), "it was cut");
+    outbox.send(settled(1));
+    outbox.end();
+    outbox.run();
+    assert_eq!(*wire.0.lock().unwrap(), []);
+    // A connection that is cut waits for nothing.
+    let (wire, _, outbox) = held();
+    outbox.send(settled(1));
+    outbox.cut();
+    outbox.end();
+    outbox.run();
+    assert_eq!(*wire.0.lock().unwrap(), []);
 }

@@ -141,6 +141,7 @@ pub(super) fn run(
     };
     let channel = (channel, shares_memory);
     let opened = wait_for(asked, &mut receiver)
+        .and_then(|opening| server.refuse_while_held().map(|()| opening))
         .and_then(|opening| open(server, *opening, channel, (&notices, &outbox)));
     let opened = match opened {
         Ok(opened) => opened,

@@ -165,6 +165,12 @@ impl Client {
         self.earlier.drain(..).map(|earlier| earlier.service).collect()
     }
 
+    /// For this time it could not come back, because the server took nobody: it does not count.
+    pub fn excuse(&mut self, time: Duration) {
+        self.since += time;
+        self.earlier.iter_mut().for_each(|earlier| earlier.since += time);
+    }
+
     /// Is it away for so long that it is forgotten? That of a program that is away is longer away
     /// than its session.
     pub fn is_away(&self, now: Instant) -> bool {

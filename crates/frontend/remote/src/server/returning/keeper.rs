@@ -3,7 +3,7 @@
 use super::{Clients, Over};
 use siftfs_base::Result;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a client keeps a change at most that nobody syncs.
 const EVERY: Duration = Duration::from_secs(2);
@@ -39,14 +39,16 @@ impl Keeper {
     }
 
     /// Syncs by `sync` until the end, as long as clients keep anything, has clients forgotten that
-    /// have gone, and has sessions ended whose clients do not come back.
+    /// have gone, and has sessions ended whose clients do not come back. While `is_held` nobody can.
     pub fn run(
         &self,
         clients: &Clients,
+        is_held: impl Fn() -> bool,
         sync: impl Fn() -> Result<()>,
         forget: impl Fn(u64),
         end: impl Fn(Over),
     ) {
+        let mut looked = Instant::now();
         loop {
             let asked = self.lock();
             let rests = |asked: &mut Asked| !asked.now && !asked.over;
@@ -57,6 +59,10 @@ impl Keeper {
             }
             asked.now = false;
             drop(asked);
+            let passed = std::mem::replace(&mut looked, Instant::now());
+            if is_held() {
+                clients.excuse(passed.elapsed());
+            }
             end(clients.take_late());
             clients.take_gone().into_iter().for_each(&forget);
             if clients.wants_durable()

@@ -6,7 +6,7 @@ use super::{ANEW, Clients, Connection, Leaving, Over};
 use siftfs_base::{Error, Result};
 use siftfs_proto::FileService;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Clients {
     /// A connection ends, which `service` was the session of.
@@ -82,6 +82,11 @@ impl Clients {
             client.is_quiet(connection.number);
         }
         self.changed.notify_all();
+    }
+
+    /// For this time the server took nobody, and answered nobody.
+    pub fn excuse(&self, time: Duration) {
+        self.lock().clients.values_mut().for_each(|client| client.excuse(time));
     }
 
     /// Sessions of lost connections whose clients have not come back within the term.
