@@ -67,6 +67,11 @@ impl State {
         }
     }
 
+    /// Its name and what it means, in one line.
+    pub fn line(self) -> String {
+        format!("{}: {}", self.name(), self.means())
+    }
+
     /// What that means, for people.
     fn means(self) -> &'static str {
         match self {
