@@ -93,6 +93,7 @@ impl Runtime {
         };
         let failure = self.seq.failure();
         let (in_flight, waiting) = self.seq.depths();
+        let oldest = self.counters.waits().longest();
         let buffers =
             self.record_buffers.bytes() + self.fill_buffers.bytes() + self.unwritten.bytes();
         let tickets = self.sessions.open_tickets(self.seq.durable()) as u64;
@@ -120,7 +121,11 @@ impl Runtime {
             bulk_wait: self.latency.bulk_wait.distribution(),
             devices: self.devices(),
             group: group(&self.seq.ways()),
-            queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
+            queues: Queues {
+                records_in_flight: in_flight as u64,
+                fsyncs_waiting: waiting as u64,
+                oldest_call_ms: u64::try_from(oldest.as_millis()).unwrap_or(u64::MAX),
+            },
             credits: st.metadata.credits(),
             allocation: allocation(&st.metadata.tree),
             discard: st.discards.report(),

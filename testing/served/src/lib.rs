@@ -11,10 +11,9 @@ use siftfs_keys::KeyPair;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::Cache;
 use siftfs_remote::{
-    Address, Before, Claim, Client, Execution, FileProtocol, Lasting, Listener, Patience, Secured,
-    Served, Server, ServerTls, TransportOptions, Trust, transport,
+    Address, Before, Claim, Client, Execution, Lasting, Listener, Patience, Secured, Served,
+    Server, ServerTls, TransportOptions, Trust, Ways, transport,
 };
-use siftfs_transport::reach;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -158,10 +157,8 @@ impl Setup {
     /// # Errors
     /// As there.
     pub fn lasting_by(&self, address: &Address, cache: Arc<dyn Cache>) -> Result<Lasting> {
-        let (address, options) = (address.clone(), self.options.clone());
-        let secured = self.secured.clone();
-        let dial = move || reach::<FileProtocol>(&address, &options, secured.as_ref());
-        Lasting::connect(Box::new(dial), ("", Claim::Kernel), Some(cache), Patience::Hard)
+        let ways = Ways::to(address, (&self.options, self.secured.as_ref()));
+        Lasting::connect(ways, ("", Claim::Kernel), Some(cache), Patience::Hard)
     }
 }
 

@@ -7,7 +7,9 @@ use siftfs_crash::media_of;
 use siftfs_device::{FaultDevice, Image};
 use siftfs_placement::{LocalVolume, OpenOptions, Threads};
 use siftfs_proto::{Cache, Credentials, FileService, Notice, ROOT_INO, Reply, Request};
-use siftfs_remote::{Address, Before, Claim, FileProtocol, Lasting, Patience, transport};
+use siftfs_remote::{
+    Address, Addresses, Before, Claim, FileProtocol, Lasting, Patience, Ways, transport,
+};
 use siftfs_transport::{Sender, reach};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -43,7 +45,7 @@ impl Mount {
         let server = Arc::new(Mutex::new(Some(address.clone())));
         let wire = Arc::new(Mutex::new(None));
         let (at, kept) = (server.clone(), wire.clone());
-        let dial = move || {
+        let dial = move |_: &Address| {
             let Some(address) = at.lock().unwrap().clone() else {
                 return Err(Error::Refused("the server is dead".into()));
             };
@@ -53,7 +55,8 @@ impl Mount {
         };
         let cache = Some(Arc::new(Cached) as Arc<dyn Cache>);
         let about = ("", Claim::Kernel);
-        let session = Lasting::connect(Box::new(dial), about, cache, Patience::Hard).unwrap();
+        let ways = Ways::new(Addresses::one(address.clone()), Box::new(dial));
+        let session = Lasting::connect(ways, about, cache, Patience::Hard).unwrap();
         Self { session, server, wire }
     }
 

@@ -9,7 +9,7 @@ use siftfs_proto::{
     Cache, Credentials, FileService, Handle, Held, Level, LockAsk, LockKind, LockPlace, LockRange,
     LockWait, Notice, Opening, ROOT_INO, RenameMode, Reply, Request, Rights, SetAttr, WaitUntil,
 };
-use siftfs_remote::{Claim, FileProtocol, Lasting, Patience};
+use siftfs_remote::{Address, Addresses, Claim, FileProtocol, Lasting, Patience, Ways};
 use siftfs_served::{Setup, Way};
 use siftfs_transport::{Sender, reach};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,18 +77,19 @@ impl Mount {
 
     fn of(setup: &Setup, claim: Claim, cache: Option<Arc<dyn Cache>>) -> Self {
         let (wire, apart) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
-        let (address, options) = (setup.address.clone(), setup.options.clone());
-        let (secured, kept, broken) = (setup.secured.clone(), wire.clone(), apart.clone());
-        let dial = move || {
+        let (options, secured) = (setup.options.clone(), setup.secured.clone());
+        let (kept, broken) = (wire.clone(), apart.clone());
+        let dial = move |address: &Address| {
             if broken.load(Ordering::SeqCst) {
                 return Err(siftfs_base::Error::Refused("the test has cut the way".into()));
             }
-            let end = reach::<FileProtocol>(&address, &options, secured.as_ref())?;
+            let end = reach::<FileProtocol>(address, &options, secured.as_ref())?;
             *kept.lock().unwrap() = Some(end.sender.clone());
             Ok(end)
         };
         let about = ("", claim);
-        let session = Lasting::connect(Box::new(dial), about, cache, Patience::Hard).unwrap();
+        let ways = Ways::new(Addresses::one(setup.address.clone()), Box::new(dial));
+        let session = Lasting::connect(ways, about, cache, Patience::Hard).unwrap();
         Self { session, wire, apart }
     }
 

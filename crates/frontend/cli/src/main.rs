@@ -11,7 +11,7 @@ mod options;
 mod show;
 
 use clap::Parser;
-use command::processes::{device, key, serve};
+use command::processes::{device, health, key, serve};
 use command::programs::{accel, bench, freeze};
 use command::{fsck, generate, inspect, live, mount, publish, top, tune, umount, volume, volumes};
 use daemon::limits;
@@ -67,6 +67,7 @@ fn run(command: Command) -> Outcome {
         Command::Umount(a) => umount::umount(&a),
         Command::Publish(a) => publish::publish(&a),
         Command::Sync(a) => live::sync(&a),
+        Command::Status(a) if a.healthy => health::healthy(&a),
         Command::Status(a) => live::status(&a),
         Command::Top(a) => top::top(&a),
         Command::Checkpoint(a) => live::checkpoint(&a),

@@ -11,8 +11,12 @@ mod checked;
 mod checked_returns;
 #[path = "remote_mount/deaths.rs"]
 mod deaths;
+#[path = "remote_mount/elsewhere.rs"]
+mod elsewhere;
 #[path = "remote_mount/gone.rs"]
 mod gone;
+#[path = "remote_mount/healthy.rs"]
+mod healthy;
 #[path = "remote_mount/network.rs"]
 mod network;
 #[path = "remote_mount/placement.rs"]

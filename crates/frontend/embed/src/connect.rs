@@ -4,7 +4,7 @@
 use crate::{Error, Result};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Completion, Credentials, FileService, Owed, Reply, Request};
-use siftfs_remote::{Address, Claim, Client, Lasting, Patience, Secured, TransportOptions};
+use siftfs_remote::{Addresses, Claim, Client, Lasting, Patience, Ways, served_by_hosts};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,24 @@ impl FromStr for ConnectOptions {
     }
 }
 
+/// The port of a server that is named without one, as in `HOST:/VOLUME`.
+const PORT: u16 = 7400;
+
+/// Which addresses, and which volume, a program names: by addresses, and the volume beside them, or
+/// by both in one, as `siftfs mount` takes it.
+///
+/// # Errors
+/// `Refused`: what is named is neither of them, or names two volumes.
+pub(crate) fn named(address: &str, volume: &str) -> Result<(Addresses, String)> {
+    let Some((addresses, named)) = served_by_hosts(address, PORT)? else {
+        return Ok((address.parse()?, volume.into()));
+    };
+    match volume.is_empty() || volume == named {
+        true => Ok((addresses, named)),
+        false => Err(Error::Refused(format!("{address} names another volume than {volume}"))),
+    }
+}
+
 /// A session of a volume that another process serves.
 pub(crate) enum Session {
     /// It comes back.
@@ -92,26 +110,21 @@ pub(crate) enum Session {
 }
 
 impl Session {
-    /// Opens one.
+    /// Opens one, at the first address that answers for the volume.
     ///
     /// # Errors
     /// As [`Volume::connect`](crate::Volume::connect).
     pub fn connect(
-        address: &Address,
-        (options, secured): (&TransportOptions, Option<&Secured>),
+        ways: Ways,
         (volume, claim): (&str, Claim),
         when_lost: WhenLost,
     ) -> Result<Arc<Self>> {
         let patience = match when_lost {
             WhenLost::Hard => Patience::Hard,
             WhenLost::Soft(limit) => Patience::Soft(limit),
-            WhenLost::Ends => {
-                let client = Client::connect(address, (options, secured), volume, claim, None)?;
-                return Ok(Arc::new(Self::Once(client)));
-            }
+            WhenLost::Ends => return Ok(Arc::new(Self::Once(ways.open(volume, claim)?))),
         };
-        let about = (volume, claim);
-        let lasting = Lasting::of_server(address, (options, secured), about, patience)?;
+        let lasting = Lasting::connect(ways, (volume, claim), None, patience)?;
         Ok(Arc::new(Self::Lasting(lasting)))
     }
 

@@ -63,7 +63,7 @@ use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
 use siftfs_proto::{FileService, Holder, Opening, ROOT_INO, Reply, Request, Target};
-use siftfs_remote::claim_at;
+use siftfs_remote::{Ways, claim_at};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -192,6 +192,10 @@ impl Volume {
     /// is there again, and go on (`docs/design/lost-server.md`): files stay open, and a sync covers
     /// what was written before. [`Volume::connect_by`] has it otherwise.
     ///
+    /// Several servers may be named, at most one of which has the volume at a time: up to eight
+    /// addresses with commas between them, or `HOSTS:/VOLUME` as `siftfs mount` takes it. They are
+    /// tried in turn, and after a loss from the one on that answered last.
+    ///
     /// # Errors
     /// `Refused` if no server listens there, its key is not known, it does not admit this
     /// machine's, or it opens no session for this process; the message says why.
@@ -214,10 +218,10 @@ impl Volume {
     /// # Errors
     /// As [`Volume::connect_to`].
     pub fn connect_by(address: &str, volume: &str, by: &ConnectOptions) -> Result<Self> {
-        let address = address.parse()?;
-        let (claim, options, secured) = usual(&address)?;
-        let about = (volume, claim);
-        Self::of_server(&address, (&options, secured.as_ref()), about, by.when_lost)
+        let (addresses, volume) = connect::named(address, volume)?;
+        let claim = claim_at(addresses.first());
+        let ways = Ways::trusting(&addresses, &Trust::default());
+        Self::by(ways, (&volume, claim), by.when_lost)
     }
 
     /// As [`Volume::connect`], of a volume with this name or UUID, for somebody whom the server has
@@ -245,7 +249,11 @@ impl Volume {
         about: (&str, Claim),
         when_lost: WhenLost,
     ) -> Result<Self> {
-        let remote = Session::connect(address, reached, about, when_lost)?;
+        Self::by(Ways::to(address, reached), about, when_lost)
+    }
+
+    fn by(ways: Ways, about: (&str, Claim), when_lost: WhenLost) -> Result<Self> {
+        let remote = Session::connect(ways, about, when_lost)?;
         let (service, cred) = (remote.clone(), Credentials::default());
         let shared = Arc::new(Shared { service, cred });
         Ok(Self { local: None, remote: Some(remote), shared })

@@ -12,7 +12,7 @@ mod processors;
 mod server;
 mod term;
 
-pub use client::{Client, Dial, Lasting, Lender, Patience};
+pub use client::{Client, Dial, Lasting, Lender, Patience, Ways};
 pub use executors::{Execution, Schedule};
 pub use server::{
     Before, Begins, Counts, Directory, FileShelf, Reception, Secret, Served, Server, Shelf, Tenure,
@@ -20,7 +20,9 @@ pub use server::{
 };
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;
-pub use siftfs_transport::{Address, Crossed, Secured, ServerTls, TransportOptions, Trust};
+pub use siftfs_transport::{
+    Address, Addresses, Crossed, Secured, ServerTls, TransportOptions, Trust, served_by_hosts,
+};
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -60,4 +62,12 @@ pub fn transport() -> TransportOptions {
     let usual = TransportOptions::default();
     let spin = if processors::are_own() { usual.spin } else { Duration::ZERO };
     TransportOptions { max_message: siftfs_calls::MAX_MESSAGE, spin, ..usual }
+}
+
+/// The same, to reach one of these addresses: a server that may have another one in its place is
+/// given up sooner while a connection to it is made.
+pub fn transport_to(addresses: &Addresses) -> TransportOptions {
+    let usual = transport();
+    let dial = if addresses.are_several() { client::DIAL } else { usual.dial };
+    TransportOptions { dial, ..usual }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siftfs_status::{IoCounts, OriginCounts, RegionCounts};
 
+use crate::waits::Waits;
 use crate::{Origin, RegionKind, Room};
 
 /// Atomic counts of one region kind and origin.
@@ -27,12 +28,18 @@ struct Cell {
 pub struct Counters {
     cells: [[Cell; 3]; 4],
     room: Room,
+    waits: Waits,
 }
 
 impl Counters {
     /// Where the background's writes through these regions wait for room below.
     pub fn room(&self) -> &Room {
         &self.room
+    }
+
+    /// Calls of the storage through these regions that have not returned.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     fn cell(&self, kind: RegionKind, origin: Origin) -> &Cell {

@@ -15,6 +15,7 @@ mod queue;
 mod region;
 mod room;
 mod storage;
+mod waits;
 
 pub use api::*;
 pub use buf::AlignedBuf;
@@ -40,3 +41,4 @@ pub use storage::{
     RegionWriter, ServiceWriters, StagingReader, StagingWriter, Storage, SuperblockWriter,
     zero_fill,
 };
+pub use waits::Waits;

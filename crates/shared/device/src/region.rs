@@ -75,6 +75,12 @@ impl Region {
         result
     }
 
+    /// Has the device do something, which counts as waiting until it has answered.
+    fn ask(&self, call: impl FnOnce(&dyn Device) -> Result<()>) -> Result<()> {
+        let _waiting = self.counters.waits().begin();
+        call(&*self.device)
+    }
+
     fn noted(&self, origin: Origin, result: Result<()>) -> Result<()> {
         if result.is_err() {
             self.counters.error(self.kind, origin);
@@ -97,14 +103,14 @@ impl Region {
     pub fn read(&self, origin: Origin, offset: u64, buf: &mut [u8]) -> Result<()> {
         check_bounds("read", self.len, offset, buf.len())?;
         self.counters.read(self.kind, origin, 1, buf.len() as u64);
-        self.noted(origin, self.device.read(self.offset + offset, buf))
+        self.noted(origin, self.ask(|device| device.read(self.offset + offset, buf)))
     }
 
     /// Writes `data` at `offset`; volatile until a later [`Region::flush`].
     pub fn write(&self, origin: Origin, offset: u64, data: &[u8]) -> Result<()> {
         check_bounds("write", self.len, offset, data.len())?;
         self.counters.write(self.kind, origin, 1, data.len() as u64);
-        let write = || self.device.write(self.offset + offset, data, false);
+        let write = || self.ask(|device| device.write(self.offset + offset, data, false));
         self.with_room(origin, || self.urgent(origin, data.len(), write))
     }
 
@@ -113,7 +119,7 @@ impl Region {
         check_bounds("write", self.len, offset, data.len())?;
         self.counters.write(self.kind, origin, 1, data.len() as u64);
         self.counters.flush(self.kind, origin);
-        let write = || self.device.write(self.offset + offset, data, true);
+        let write = || self.ask(|device| device.write(self.offset + offset, data, true));
         self.noted(origin, self.urgent(origin, data.len(), write))
     }
 
@@ -121,13 +127,13 @@ impl Region {
     /// those to every other region of the same device.
     pub fn flush(&self, origin: Origin) -> Result<()> {
         self.counters.flush(self.kind, origin);
-        self.noted(origin, self.urgent(origin, 0, || self.device.flush()))
+        self.noted(origin, self.urgent(origin, 0, || self.ask(|device| device.flush())))
     }
 
     /// As [`Region::flush`], for a caller that has written bulk: no other bulk gives way to it.
     pub fn flush_bulk(&self, origin: Origin) -> Result<()> {
         self.counters.flush(self.kind, origin);
-        self.noted(origin, self.device.flush())
+        self.noted(origin, self.ask(|device| device.flush()))
     }
 
     /// Gives the space of `len` bytes at `offset` back: see [`Device::discard`].
@@ -135,7 +141,7 @@ impl Region {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         check_bounds("discard", self.len, offset, bytes)?;
         self.counters.discard(self.kind, origin, len);
-        self.noted(origin, self.device.discard(self.offset + offset, len))
+        self.noted(origin, self.ask(|device| device.discard(self.offset + offset, len)))
     }
 
     /// What can be given back of the region: see [`Device::discards`]. `None` also where the
@@ -176,7 +182,7 @@ impl Region {
             .iter_mut()
             .map(|op| ReadOp { offset: self.offset + op.offset, buf: &mut *op.buf })
             .collect();
-        self.noted(origin, self.device.read_batch(&mut moved))
+        self.noted(origin, self.ask(|device| device.read_batch(&mut moved)))
     }
 
     /// Several writes in flight, in no order; volatile until a later [`Region::flush`].
@@ -191,6 +197,6 @@ impl Region {
             .iter()
             .map(|op| WriteOp { offset: self.offset + op.offset, data: op.data })
             .collect();
-        self.with_room(origin, || self.device.write_batch(&moved))
+        self.with_room(origin, || self.ask(|device| device.write_batch(&moved)))
     }
 }

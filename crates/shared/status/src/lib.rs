@@ -12,6 +12,7 @@ mod latency;
 mod link;
 mod runtime;
 mod service;
+mod state;
 
 pub use device::{ClusterInfo, DeviceInfo, Persists};
 pub use io::{IoCounts, OriginCounts, RegionCounts};
@@ -26,6 +27,7 @@ pub use service::{
     CheckpointReport, DeviceStatistics, ProgramStatistics, ServiceStatistics, Urgency,
     WorkerStatistics,
 };
+pub use state::{STUCK_MS, State, StateCell};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -51,6 +53,10 @@ pub struct Status {
     pub uptime_s: f64,
     /// When the daemon answered, in seconds since 1970.
     pub time_s: f64,
+    /// What the process does with its volume; none where one of another version does not say, or
+    /// says something that is not known.
+    #[serde(deserialize_with = "state::known")]
+    pub state: Option<State>,
     /// Requests that the kernel sent since the mount, by name; one that never came is missing.
     pub requests: BTreeMap<String, u64>,
     /// How these requests come.
@@ -69,8 +75,10 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Server {
-    /// Where it was reached.
+    /// Where it is reached, or was reached last.
     pub address: String,
+    /// All addresses that it may have, in the order in which they were named.
+    pub addresses: Vec<String>,
     /// The other end of the connection, in words for people.
     pub peer: String,
     /// Why nothing can be asked any more, if it is so: every request is an error then.

@@ -235,6 +235,9 @@ pub struct Queues {
     pub records_in_flight: u64,
     /// Callers that wait for a staged transaction to become durable, background commits among them.
     pub fsyncs_waiting: u64,
+    /// Milliseconds for which the oldest call of the storage has not returned; 0: none is under
+    /// way.
+    pub oldest_call_ms: u64,
 }
 
 /// Free space of the log.

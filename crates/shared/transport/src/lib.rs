@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod address;
+mod addresses;
 mod attend;
 mod channel;
 mod crossed;
@@ -35,6 +36,7 @@ mod shm;
 mod watch;
 
 pub use address::Address;
+pub use addresses::{Addresses, served_by_hosts};
 pub use crossed::Crossed;
 pub use in_process::in_process;
 pub use meeting::{

@@ -23,6 +23,9 @@ pub struct TransportOptions {
     pub stall: Duration,
     /// How long a peer may take until both have agreed to talk, and a connection to be made.
     pub handshake: Duration,
+    /// How long a connection may take to be made, out of [`TransportOptions::handshake`]. Of two
+    /// servers one is tried after the other: a machine that is gone keeps a caller for this long.
+    pub dial: Duration,
 }
 
 impl Default for TransportOptions {
@@ -35,6 +38,7 @@ impl Default for TransportOptions {
             heartbeat: Duration::from_secs(1),
             stall: Duration::from_secs(10),
             handshake: Duration::from_secs(5),
+            dial: Duration::from_secs(5),
         }
     }
 }

@@ -210,7 +210,8 @@ fn served_lines(roff: &mut Roff) {
     roff.control("PP", []);
     roff.text([roman(
         "In the volume's place may stand where another process serves it (siftfs-serve(8)): unix:PATH, \
-         tcp:HOST:PORT, rdma:HOST:PORT or HOST:/VOLUME.",
+         tcp:HOST:PORT, rdma:HOST:PORT or HOST:/VOLUME. Of several servers one has the volume at a time: \
+         HOST,HOST:PORT:/VOLUME, or addresses with commas between them.",
     )]);
     roff.control("PP", []);
     roff.text([bold("unix:/run/data.sock /srv/data siftfs rw,nofail,_netdev 0 0")]);

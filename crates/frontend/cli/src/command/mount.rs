@@ -24,7 +24,7 @@ use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
 use siftfs_placement::{Address, StripePlace, is_at_target, is_rbd, principal};
-use siftfs_remote::transport;
+use siftfs_remote::{Trust, transport_to};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -167,20 +167,40 @@ fn remote(a: &Mount, (mut options, memory): (Options, Arranged), served: Served)
         return Ok(0);
     }
     let address = served::absolute(&a.volume, &served).map_err(Failure::plain)?;
-    let served = match (&served.address, served::served(&address, &options.served)) {
-        (Address::Unix(_), Ok(Some(absolute))) => absolute,
+    let served = match served::served(&address, &options.served) {
+        Ok(Some(absolute)) if !served.addresses.are_remote() => absolute,
         _ => served,
     };
     let dir = mount_point(&a.dir)?;
     if !a.daemon_child {
         limits::left().iter().for_each(complain);
-        // A server that is not known yet is confirmed here, where there may be a person to ask.
-        let known = options.service.trust.secure(&served.address, &transport(), confirm());
-        known.map_err(Failure::plain)?;
+        confirm_servers(&served, &options.service.trust)?;
     }
     settle_log(a, &mut options);
     let (shown, served) = (a.options.join(","), Some(served));
     serve(a, &Daemon { volume: address, served, dir, options, shown, memory })
+}
+
+/// Has servers that are not known yet confirmed, where there may be a person to ask. Of several,
+/// those that are away, or refused, are told of and passed by: the mount dials them again when it
+/// looks for its server.
+fn confirm_servers(served: &Served, trust: &Trust) -> Result<(), Failure> {
+    let options = transport_to(&served.addresses);
+    let mut unknown = Vec::new();
+    for address in served.addresses.all() {
+        match trust.secure(address, &options, confirm()) {
+            Ok(_) => {}
+            Err(error) if served.addresses.are_several() => {
+                unknown.push(format!("{address}: {error}"));
+            }
+            Err(error) => return Err(Failure::plain(error)),
+        }
+    }
+    if unknown.len() == served.addresses.all().len() {
+        return Err(Failure::plain(unknown.join("; ")));
+    }
+    unknown.iter().for_each(|why| complain(format_args!("passed by for now: {why}")));
+    Ok(())
 }
 
 /// As the daemon has them, for mounts that are attached later.

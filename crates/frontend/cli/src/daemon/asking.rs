@@ -2,6 +2,7 @@
 
 use siftfs_base::Result as VolumeResult;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
+use siftfs_status::DeviceInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,6 +11,17 @@ use std::time::Duration;
 
 /// How often it is looked whether the storage is waited for.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Milliseconds after which a call is one that waits for a cluster.
+const LATE_MS: u64 = 2000;
+/// What is said of a volume that does not say more.
+pub const SILENT: &str = "the volume waits for its storage, and does not say more of itself";
+
+/// Has a call been waiting for a cluster for longer than one that works ever takes?
+pub fn is_waited_for(devices: &[DeviceInfo]) -> bool {
+    let clusters = devices.iter().filter_map(|device| device.cluster.as_ref());
+    clusters.into_iter().any(|cluster| cluster.longest_ms >= LATE_MS)
+}
 
 /// Asks a volume for its status. One question is under way at most, so that a volume that does not
 /// answer costs one thread.

@@ -3,7 +3,8 @@
 use crate::control::messages::{
     Answer, Ask, Change, Device, Gone, Left, Op, VERSION, receive, send,
 };
-use crate::daemon::asking::Asking;
+use crate::daemon::asking::{Asking, SILENT, is_waited_for};
+use crate::daemon::board::Board;
 use crate::daemon::freeze;
 use crate::daemon::mounts::attach;
 use crate::daemon::mounts::live::Mounts;
@@ -18,7 +19,7 @@ use siftfs_placement::Freezer;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
 use siftfs_status::{
     DeviceInfo, Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus,
-    Server, Status,
+    Server, State, Status,
 };
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -33,11 +34,6 @@ const MAX_CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a client that waits for the end is told how much is left.
 const TOLD: Duration = Duration::from_millis(250);
-
-/// Milliseconds after which a call is one that waits for a cluster.
-const LATE_MS: u64 = 2000;
-/// What is said of a volume that does not say more.
-const SILENT: &str = "the volume waits for its storage, and does not say more of itself";
 
 /// What is said of a reply that belongs to another request.
 const ODD: &str = "the volume answered with something else";
@@ -63,6 +59,8 @@ pub struct Info {
     pub waiting: Box<dyn Fn() -> Option<String> + Send + Sync>,
     /// What the volume lies on, as far as this process has it open.
     pub devices: Box<dyn Fn() -> Vec<DeviceInfo> + Send + Sync>,
+    /// What the process does with the volume.
+    pub board: Arc<Board>,
     /// The process that serves the volume, if it is another one.
     pub server: Box<dyn Fn() -> Option<Server> + Send + Sync>,
 }
@@ -282,24 +280,18 @@ impl Shared {
         self.call(request)
     }
 
-    /// Has a call been waiting for a cluster for longer than one that works ever takes?
-    fn waits_for_storage(&self) -> bool {
-        let late = |device: &DeviceInfo| {
-            device.cluster.as_ref().is_some_and(|cluster| cluster.longest_ms >= LATE_MS)
-        };
-        (self.info.devices)().iter().any(late)
-    }
-
     fn take_logs_in(&self) {
         self.mounts.live().iter().for_each(|front| front.take_logs_in());
     }
 
     /// The document, with `front` as its mount, or the oldest.
     fn status(&self, front: Option<Arc<Mounted>>) -> Result<Status, String> {
-        let asked = self.asking.status(&self.service, || self.waits_for_storage());
+        let waits = || is_waited_for(&(self.info.devices)());
+        let asked = self.asking.status(&self.service, waits);
         // Now it is known whether the server was lost meanwhile.
         let server = (self.info.server)();
         let lost = server.as_ref().and_then(|server| server.lost.clone());
+        let is_lost = lost.is_some();
         let silent = asked.is_none().then(|| SILENT.to_owned());
         let runtime = match asked {
             None => RuntimeStatus { devices: (self.info.devices)(), ..RuntimeStatus::default() },
@@ -326,6 +318,11 @@ impl Shared {
             options: one.options,
             uptime_s: one.uptime_s,
             time_s: since_1970(),
+            // A mount whose server is lost waits for it.
+            state: Some(match self.info.board.state().beside(&runtime) {
+                State::Serving | State::Latched if is_lost => State::Recovering,
+                state => state,
+            }),
             requests: one.requests,
             request_loop: one.request_loop,
             warnings,
@@ -414,7 +411,7 @@ fn request_loop(traffic: &Traffic) -> RequestLoop {
 }
 
 /// Seconds since 1970.
-fn since_1970() -> f64 {
+pub fn since_1970() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 

@@ -1,7 +1,7 @@
 //! The status document in Prometheus' text format.
 
 use siftfs_status::{
-    CheckpointReport, Distribution, IoCounts, Lane, Mount, RegionCounts, Status, Urgency,
+    CheckpointReport, Distribution, IoCounts, Lane, Mount, RegionCounts, State, Status, Urgency,
     WorkerStatistics,
 };
 use std::fmt::Write;
@@ -62,6 +62,14 @@ pub fn page(s: &Status) -> String {
     p.one("siftfs_uptime_seconds", "gauge", "Time since the mount.", s.uptime_s);
     let failed = f64::from(u8::from(s.runtime.failed.is_some()));
     p.one("siftfs_failed", "gauge", "1 after a failed write or flush: changes get EIO.", failed);
+    p.family("siftfs_state", "gauge", "1 for what the process does with its volume.");
+    for state in State::ALL {
+        let is = f64::from(u8::from(s.state == Some(state)));
+        p.sample("siftfs_state", &[("state", state.name())], is);
+    }
+    let oldest = s.oldest_call_ms() as f64 / 1e3;
+    let help = "For how long the oldest call of the storage has not returned.";
+    p.one("siftfs_oldest_call_seconds", "gauge", help, oldest);
     let short = f64::from(u8::from(s.runtime.no_room.is_some()));
     p.one("siftfs_no_room", "gauge", "1 while background work waits for room below.", short);
     if let Some(at) = s.runtime.failed_s {

@@ -1,10 +1,11 @@
 //! Serves the metrics on a port of the loopback, or on a unix socket: `GET /metrics`, one answer
-//! per connection. Any process that can reach it may ask. The size, the time and the number of
-//! requests are bounded.
+//! per connection; and beside them `/healthz`, which says that the process answers, and `/readyz`,
+//! which says whether it serves its volume. Any process that can reach it may ask. The size, the
+//! time and the number of requests are bounded.
 
+use crate::daemon::board::Board;
 use crate::daemon::metrics;
 use crate::daemon::private;
-use siftfs_status::Status;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,9 +32,6 @@ pub enum Address {
     /// A unix socket, for its owner.
     Socket(PathBuf),
 }
-
-/// Asks for the present status.
-pub type Source = Arc<dyn Fn() -> Result<Status, String> + Send + Sync>;
 
 /// A socket that is bound. When it is dropped a unix socket's file is removed, if it is still ours.
 #[derive(Debug)]
@@ -111,8 +109,8 @@ impl Drop for Listener {
     }
 }
 
-/// Serves `source` from a thread of its own, as long as the process lives.
-pub fn serve(listener: &Listener, source: Source) -> io::Result<()> {
+/// Serves what `board` says from a thread of its own, as long as the process lives.
+pub fn serve(listener: &Listener, board: Arc<Board>) -> io::Result<()> {
     let socket = match &listener.socket {
         Socket::Port(l) => Socket::Port(l.try_clone()?),
         Socket::Unix(l) => Socket::Unix(l.try_clone()?),
@@ -125,7 +123,7 @@ pub fn serve(listener: &Listener, source: Source) -> io::Result<()> {
                 Socket::Unix(l) => l.accept().map(|(s, _)| Stream::Socket(s)),
             };
             match accepted {
-                Ok(stream) => answer_apart(stream, &clients, &source),
+                Ok(stream) => answer_apart(stream, &clients, &board),
                 // Out of descriptors, most likely: try again a little later.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
@@ -134,14 +132,14 @@ pub fn serve(listener: &Listener, source: Source) -> io::Result<()> {
     thread::Builder::new().name("siftfs-metrics".into()).spawn(run).map(drop)
 }
 
-fn answer_apart(mut stream: Stream, clients: &Arc<AtomicUsize>, source: &Source) {
+fn answer_apart(mut stream: Stream, clients: &Arc<AtomicUsize>, board: &Arc<Board>) {
     if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
         clients.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let (count, source) = (clients.clone(), source.clone());
+    let (count, board) = (clients.clone(), board.clone());
     let started = thread::Builder::new().name("siftfs-scrape".into()).spawn(move || {
-        if let Err(error) = answer(&mut stream, &source) {
+        if let Err(error) = answer(&mut stream, &board) {
             tracing::debug!(%error, "metrics");
         }
         count.fetch_sub(1, Ordering::Relaxed);
@@ -198,15 +196,18 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-fn answer(stream: &mut Stream, source: &Source) -> io::Result<()> {
+fn answer(stream: &mut Stream, board: &Arc<Board>) -> io::Result<()> {
     let end = Instant::now() + PATIENCE;
     let request = receive(stream, end)?;
-    let (status, kind, body) = match judge(&request) {
-        Ok(()) => match source() {
-            Ok(s) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics::page(&s)),
-            Err(e) => ("503 Service Unavailable", "text/plain; charset=utf-8", format!("{e}\n")),
-        },
-        Err(status) => (status, "text/plain; charset=utf-8", format!("{status}\n")),
+    let said = judge(&request).map(|page| match page {
+        Page::Metrics => board.status().map(|status| (METRICS, metrics::page(&status))),
+        Page::Health => Ok((PLAIN, "alive\n".into())),
+        Page::Readiness => board.ready().map(|()| (PLAIN, "serving\n".into())),
+    });
+    let (status, kind, body) = match said {
+        Ok(Ok((kind, page))) => ("200 OK", kind, page),
+        Ok(Err(why)) => ("503 Service Unavailable", PLAIN, format!("{why}\n")),
+        Err(status) => (status, PLAIN, format!("{status}\n")),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -236,8 +237,21 @@ fn receive(stream: &mut Stream, end: Instant) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// Is it a request for the metrics?
-fn judge(request: &[u8]) -> Result<(), &'static str> {
+/// What a request may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Metrics,
+    /// The process answers.
+    Health,
+    /// It serves its volume.
+    Readiness,
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Which page is it a request for?
+fn judge(request: &[u8]) -> Result<Page, &'static str> {
     if !request.windows(4).any(|w| w == b"\r\n\r\n") {
         return Err("431 Request Header Fields Too Large");
     }
@@ -248,7 +262,9 @@ fn judge(request: &[u8]) -> Result<(), &'static str> {
     match (method, path, version) {
         (_, _, Some(v)) if !v.starts_with(b"HTTP/1.") => Err("400 Bad Request"),
         (_, _, None) => Err("400 Bad Request"),
-        (Some(b"GET"), Some(b"/metrics" | b"/"), _) => Ok(()),
+        (Some(b"GET"), Some(b"/metrics" | b"/"), _) => Ok(Page::Metrics),
+        (Some(b"GET"), Some(b"/healthz"), _) => Ok(Page::Health),
+        (Some(b"GET"), Some(b"/readyz"), _) => Ok(Page::Readiness),
         (Some(b"GET"), _, _) => Err("404 Not Found"),
         _ => Err("405 Method Not Allowed"),
     }

@@ -1,12 +1,22 @@
 use super::*;
 
+use siftfs_status::{State, Status};
+
+/// Serves a board that has a volume.
 fn served(address: &Address) -> (Listener, Option<SocketAddr>) {
+    let board = Arc::new(Board::default());
+    board.show(|| Ok(Status::default()));
+    board.state().set(State::Serving);
+    served_by(address, board)
+}
+
+fn served_by(address: &Address, board: Arc<Board>) -> (Listener, Option<SocketAddr>) {
     let listener = address.listen().unwrap();
     let bound = match &listener.socket {
         Socket::Port(l) => Some(l.local_addr().unwrap()),
         Socket::Unix(_) => None,
     };
-    serve(&listener, Arc::new(|| Ok(Status::default()))).unwrap();
+    serve(&listener, board).unwrap();
     (listener, bound)
 }
 
@@ -28,7 +38,10 @@ fn requests() {
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     assert!(crate::daemon::metrics::tests::parse(body).contains_key("siftfs_failed"));
     for (request, status) in [
-        (&b"GET /secret HTTP/1.1\r\n\r\n"[..], "404"),
+        (&b"GET /healthz HTTP/1.1\r\n\r\n"[..], "200"),
+        (b"GET /readyz?verbose HTTP/1.1\r\n\r\n", "200"),
+        (b"GET /healthzz HTTP/1.1\r\n\r\n", "404"),
+        (b"GET /secret HTTP/1.1\r\n\r\n", "404"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
         (b"GET /metrics\r\n\r\n", "400"),
         (b"\r\n\r\n", "400"),
@@ -36,6 +49,31 @@ fn requests() {
         (&[b'x'; MAX_REQUEST], "431"),
     ] {
         assert!(asked(to, request).starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
+    }
+}
+
+/// A process that does not serve its volume is alive all the same, and says why it is not ready.
+#[test]
+fn a_process_is_alive_before_it_is_ready() {
+    let board = Arc::new(Board::default());
+    let (_listener, bound) = served_by(&Address::parse("127.0.0.1:0").unwrap(), board.clone());
+    let said =
+        |path: &str| asked(bound.unwrap(), format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
+    for (state, ready) in [
+        (State::Recovering, "503 Service Unavailable"),
+        (State::Standby, "503 Service Unavailable"),
+        (State::Serving, "200 OK"),
+        (State::Fenced, "503 Service Unavailable"),
+        (State::Closing, "503 Service Unavailable"),
+    ] {
+        if state == State::Serving {
+            board.show(|| Ok(Status::default()));
+        }
+        board.state().set(state);
+        let page = said("/readyz");
+        assert!(page.starts_with(&format!("HTTP/1.1 {ready}\r\n")), "{state:?}: {page}");
+        assert!(page.contains(&format!("\r\n\r\n{}", state.name())), "{state:?}: {page}");
+        assert!(said("/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod allocator;
 pub mod asking;
+pub mod board;
 pub mod cgroup;
 pub mod control_server;
 pub mod freeze;

@@ -2,6 +2,7 @@
 
 use crate::command::volume::name_of;
 use crate::daemon::allocator::one_heap;
+use crate::daemon::board::Board;
 use crate::daemon::control_server::{ControlServer, Info};
 use crate::daemon::limits;
 use crate::daemon::listening::{self, Listening};
@@ -20,6 +21,7 @@ use crate::show::failure::{Failure, Outcome};
 use siftfs_fuse::{MountEntry, Syncing, detach, unmount};
 use siftfs_placement::Freezer;
 use siftfs_remote::{Execution, Listener as Clients, Server};
+use siftfs_status::State;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -71,7 +73,9 @@ impl Daemon {
             tracing::warn!("{left}");
         }
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
+        let board = Arc::new(Board::default());
         let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
+        metrics.iter().for_each(|metrics| serve_metrics(metrics, &board));
         let listeners = self.listeners()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
         let volume = match &self.served {
@@ -93,7 +97,7 @@ impl Daemon {
         let mut listening = None;
         let started = self.listen(listeners, &volume).and_then(|served| {
             listening = served;
-            self.start(&mounts, &volume)
+            self.start(&mounts, &volume, &board)
         });
         let control = match started {
             Ok(control) => control,
@@ -107,13 +111,13 @@ impl Daemon {
             }
         };
         Self::watch_signals(signals, mounts.clone(), volume.freezer());
-        if let Some(metrics) = &metrics {
-            serve_metrics(metrics, &control);
-        }
+        board.show(control.status());
+        board.state().set(State::Serving);
         report.ready();
         if ended.recv().is_err() {
             tracing::error!("the mounts ended without a word");
         }
+        board.state().set(State::Closing);
         let result = match mounts.gone() {
             Some(failure) => Err(Failure::plain(failure)),
             None => Ok(()),
@@ -177,7 +181,12 @@ impl Daemon {
     }
 
     /// Makes and serves the first mount, and listens for commands.
-    fn start(&self, mounts: &Arc<Mounts>, open: &Origin) -> Result<ControlServer, Failure> {
+    fn start(
+        &self,
+        mounts: &Arc<Mounts>,
+        open: &Origin,
+        board: &Arc<Board>,
+    ) -> Result<ControlServer, Failure> {
         let place = mounts.begin().map_err(|_| Failure::plain("no room for a mount"))?;
         let mut options = self.options.clone();
         let about = |e: String| Failure::about(&self.volume, e);
@@ -202,6 +211,7 @@ impl Daemon {
             backlog: open.backlog(),
             waiting: open.waiting(),
             devices: open.devices(),
+            board: board.clone(),
             server: open.server(),
         };
         let service = mounts.gate().before(open.service());
@@ -249,13 +259,18 @@ fn unmounted(front: &Mounted) -> Busy {
     (front.entry.clone(), busy)
 }
 
-fn listen(address: &Address) -> Result<Listener, Failure> {
+/// Listens where the process is watched.
+///
+/// # Errors
+/// The address is in use, or may not be taken.
+pub fn listen(address: &Address) -> Result<Listener, Failure> {
     let what = |e| Failure::plain(format!("cannot serve metrics at {address}: {e}"));
     address.listen().map_err(what)
 }
 
-fn serve_metrics(listener: &Listener, control: &ControlServer) {
-    if let Err(error) = metrics_server::serve(listener, Arc::new(control.status())) {
+/// Answers there as long as the process lives. The volume is served without that, too.
+pub fn serve_metrics(listener: &Listener, board: &Arc<Board>) {
+    if let Err(error) = metrics_server::serve(listener, board.clone()) {
         tracing::error!(%error, "no thread for metrics");
     }
 }

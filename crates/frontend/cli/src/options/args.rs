@@ -4,6 +4,7 @@ use crate::daemon::logging::Level;
 use crate::options::keys::{Admit, Key, Known};
 pub use crate::options::programs::{Accel, Bench, Freeze, NamedBench};
 use crate::options::size::parse_size;
+pub use crate::options::status::Status;
 use crate::options::volumes::Volumes;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
@@ -253,19 +254,6 @@ pub struct Release {
     pub json: bool,
 }
 
-/// `siftfs status`.
-#[derive(Args)]
-pub struct Status {
-    /// A directory on the mount
-    pub dir: PathBuf,
-    /// Fail unless the mount's log is there
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// `siftfs mount`.
 #[derive(Args)]
 #[command(after_help = crate::options::table::help())]
@@ -441,6 +429,10 @@ pub struct Serve {
     /// Executors
     #[command(flatten)]
     pub executing: crate::options::execution::Executing,
+    /// Where it is watched: the metrics of the one volume, /healthz and /readyz, at 127.0.0.1:PORT
+    /// or on a unix socket's path
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::daemon::metrics_server::Address::parse)]
+    pub metrics: Option<crate::daemon::metrics_server::Address>,
     /// Data that is kept in memory of each volume, at least 8M; default: 256M, of which the volumes
     /// of a directory have equal shares
     #[arg(long, value_name = "SIZE", value_parser = crate::options::given::parse_cache)]

@@ -10,6 +10,7 @@ pub mod place;
 pub mod programs;
 pub mod served;
 pub mod size;
+pub mod status;
 pub mod table;
 pub mod target;
 pub mod volumes;

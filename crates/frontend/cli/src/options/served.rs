@@ -3,9 +3,10 @@
 
 use crate::options::parsed::{FileLogs, Options, ServedOptions};
 use crate::options::table;
+use siftfs_base::Error;
 use siftfs_fuse::WriteCache;
 use siftfs_placement::Address;
-use siftfs_remote::Patience;
+use siftfs_remote::{Addresses, Patience, served_by_hosts};
 use std::path::{Path, PathBuf};
 
 /// The port of a server that is named as `HOST:/VOLUME`, if the option `port=` does not say.
@@ -14,8 +15,8 @@ pub const PORT: u16 = 7400;
 /// A volume that another process serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Where the server listens.
-    pub address: Address,
+    /// Where its server listens, or where each of the servers does of which one has it.
+    pub addresses: Addresses,
     /// The volume's name or UUID; empty for the one that the server has.
     pub volume: String,
     /// How long calls wait for it when it is lost.
@@ -23,40 +24,31 @@ pub struct Served {
 }
 
 /// The served volume that `given` names: an address (`unix:PATH`, `tcp:HOST:PORT`,
-/// `rdma:HOST:PORT`) or `HOST:/VOLUME`; `None` for a volume at a path of this machine. A path that
-/// looks like one of these is given with `./` before it.
+/// `rdma:HOST:PORT`), several with commas between them, or `HOSTS:/VOLUME`; `None` for a volume at
+/// a path of this machine. A path that looks like one of these is given with `./` before it.
 ///
 /// # Errors
 /// A message: the address is wrong, or does not go with the options.
 pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, String> {
     let text = given.to_str().unwrap_or_default();
     let named = options.volume.clone().unwrap_or_default();
-    let one = |address, volume| {
+    let at = |addresses, volume| {
         let patience = options.patience()?;
-        Ok(Some(Served { address, volume, patience }))
+        Ok(Some(Served { addresses, volume, patience }))
     };
     if ["unix:", "tcp:", "rdma:"].iter().any(|kind| text.starts_with(kind)) {
         if options.port.is_some() {
             return Err("port: the address has its port; the option is for HOST:/VOLUME".into());
         }
-        return one(text.parse::<Address>().map_err(|e| e.to_string())?, named);
+        return at(text.parse().map_err(|e: Error| e.to_string())?, named);
     }
-    if let Some((host, volume)) = text.split_once(":/").filter(|_| !given.exists())
-        && !host.is_empty()
-        && !host.contains('/')
-    {
-        if volume.is_empty() || volume.contains('/') || volume.len() > 255 {
-            return Err(format!(
-                "{text}: a served volume is named as HOST:/VOLUME, without directories; a \
-                                directory of it is mounted by subdir=PATH"
-            ));
-        }
-        if options.volume.as_ref().is_some_and(|named| named != volume) {
+    let port = options.port.unwrap_or(PORT);
+    // A file that is called so is asked for only where the text has that form.
+    if let Some((addresses, volume)) = by_hosts(text, port, || given.exists())? {
+        if options.volume.as_ref().is_some_and(|named| *named != volume) {
             return Err(format!("volume={named}: {text} names another one"));
         }
-        let port = options.port.unwrap_or(PORT);
-        let address = format!("tcp:{host}:{port}").parse().map_err(|e| format!("{text}: {e}"))?;
-        return one(address, volume.into());
+        return at(addresses, volume);
     }
     match options {
         ServedOptions { volume: None, port: None, soft: false, timeo: None } => Ok(None),
@@ -68,15 +60,33 @@ pub fn served(given: &Path, options: &ServedOptions) -> Result<Option<Served>, S
     }
 }
 
-/// As `given`, by a path that holds everywhere.
+/// What `HOSTS:/VOLUME` names; `None`: the text has another form, or there is such a file.
+fn by_hosts(
+    text: &str,
+    port: u16,
+    is_file: impl FnOnce() -> bool,
+) -> Result<Option<(Addresses, String)>, String> {
+    match served_by_hosts(text, port) {
+        Ok(None) => Ok(None),
+        _ if is_file() => Ok(None),
+        found => found.map_err(|error| error.to_string()),
+    }
+}
+
+/// As `given`, by paths that hold everywhere.
 ///
 /// # Errors
 /// The directory of the caller cannot be found out.
 pub fn absolute(given: &Path, served: &Served) -> std::io::Result<PathBuf> {
-    match &served.address {
-        Address::Unix(path) => Ok(Address::Unix(std::path::absolute(path)?).to_string().into()),
-        Address::Tcp { .. } | Address::Rdma { .. } => Ok(given.to_path_buf()),
+    if served.addresses.are_remote() {
+        return Ok(given.to_path_buf());
     }
+    let whole = |address: &Address| match address {
+        Address::Unix(path) => Ok(Address::Unix(std::path::absolute(path)?).to_string()),
+        network => Ok(network.to_string()),
+    };
+    let all = served.addresses.all().iter().map(whole).collect::<std::io::Result<Vec<_>>>()?;
+    Ok(all.join(",").into())
 }
 
 /// Refuses options that mean nothing for the mount of a served volume.
@@ -126,15 +136,15 @@ pub fn refuse(lists: &[String], options: &Options) -> Result<(), String> {
 /// # Errors
 /// A message that says why.
 pub fn refuse_logs(served: &Served, options: &Options) -> Result<(), String> {
-    match &served.address {
-        Address::Tcp { .. } | Address::Rdma { .. } if options.mount.private_logs => Err(format!(
-            "private_logs: what programs write goes into memory that mount and server share, and only \
-             headers to the server: {} would get every byte; leave it out, or mount on the server's machine \
-             by its unix socket",
-            served.address
-        )),
-        _ => Ok(()),
+    if !served.addresses.are_remote() || !options.mount.private_logs {
+        return Ok(());
     }
+    Err(format!(
+        "private_logs: what programs write goes into memory that mount and server share, and only \
+         headers to the server: {} would get every byte; leave it out, or mount on the server's machine \
+         by its unix socket",
+        served.addresses
+    ))
 }
 
 #[cfg(test)]

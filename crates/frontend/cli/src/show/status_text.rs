@@ -4,8 +4,8 @@ use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, ClusterInfo, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram,
-    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status,
-    Urgency, WorkerStatistics,
+    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, State,
+    Status, Urgency, WorkerStatistics,
 };
 use std::collections::BTreeMap;
 
@@ -84,9 +84,15 @@ fn aligned(lines: Vec<(&str, String)>) -> String {
 
 /// Which process serves the volume. What follows of storage is in that one.
 fn served_by(server: &Server) -> String {
+    let of = match server.addresses.len() {
+        0 | 1 => String::new(),
+        _ => format!(" (one of {})", server.addresses.join(", ")),
+    };
     match &server.lost {
-        None => format!("{}, connected; {} calls", server.peer, count(server.calls)),
-        Some(why) => format!("{} LOST after {} calls: {why}", server.address, count(server.calls)),
+        None => format!("{}, connected; {} calls{of}", server.peer, count(server.calls)),
+        Some(why) => {
+            format!("{} LOST after {} calls{of}: {why}", server.address, count(server.calls))
+        }
     }
 }
 
@@ -107,6 +113,9 @@ fn crossed(s: &Status) -> Option<String> {
 fn state(s: &Status) -> String {
     let indent = " ".repeat(14);
     let Some(why) = &s.runtime.failed else {
+        if let Some(state) = s.state.filter(|state| *state != State::Serving) {
+            return state.line();
+        }
         let Some(n) = &s.runtime.no_room else { return "serving".into() };
         return format!(
             "WAITING FOR ROOM for {}, {} tries: {}\n{indent}the storage below is full: what needs \

@@ -10,7 +10,7 @@ mod slots;
 
 use crate::desk::Desk;
 use crate::{Address, FileProtocol, Opening, TransportOptions};
-pub use lasting::{Dial, Lasting, Lender, Patience};
+pub use lasting::{DIAL, Dial, Lasting, Lender, Patience, Ways};
 
 use aside::Aside;
 use looked::LookedUp;

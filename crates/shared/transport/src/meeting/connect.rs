@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// address and the reason.
 pub fn connect<P: Protocol>(address: &Address, options: &TransportOptions) -> Result<CallerEnd<P>> {
     let deadline = Instant::now() + options.handshake;
-    met::<P>(dial(address, deadline)?, address, options, deadline)
+    met::<P>(dial(address, options)?, address, options, deadline)
 }
 
 /// As [`connect`], over a socket that is connected to that server already: for one who cares which
@@ -88,7 +88,7 @@ fn connect_secured<P: Protocol>(
     secured: &Secured,
 ) -> Result<CallerEnd<P>> {
     let deadline = Instant::now() + options.handshake;
-    let stream = TcpStream::from(dial(address, deadline)?);
+    let stream = TcpStream::from(dial(address, options)?);
     stream.set_nonblocking(false).map_err(|e| cannot(address, &e))?;
     let tls = secured.tls.connect(&secured.expect, &stream, options.handshake)?;
     let socket = Socket::new(stream.into()).map_err(|e| cannot(address, &e))?;
@@ -98,7 +98,8 @@ fn connect_secured<P: Protocol>(
     begin.over::<P, _, _, _>(Secret::new(socket, tls.into()), met, address.carrier())
 }
 
-fn dial(address: &Address, deadline: Instant) -> Result<OwnedFd> {
+fn dial(address: &Address, options: &TransportOptions) -> Result<OwnedFd> {
+    let deadline = Instant::now() + options.dial.min(options.handshake);
     let fd = match address {
         Address::Unix(path) => connect_unix(path, deadline),
         Address::Tcp { host, port } | Address::Rdma { host, port } => {

@@ -80,7 +80,8 @@ fn read_key(file: &Path, address: &Address) -> Result<KeyPair> {
 }
 
 fn dial(host: &str, port: u16, options: &TransportOptions) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::from(connect_tcp(host, port, Instant::now() + options.handshake)?);
+    let deadline = Instant::now() + options.dial.min(options.handshake);
+    let stream = TcpStream::from(connect_tcp(host, port, deadline)?);
     stream.set_nonblocking(false)?;
     Ok(stream)
 }

@@ -1,7 +1,9 @@
-//! Processes that others reach by a socket, and the keys by which machines will know each other.
+//! Processes that others reach by a socket, whether they are healthy, and the keys by which
+//! machines will know each other.
 
 pub mod device;
 pub mod directory;
+pub mod health;
 pub mod key;
 pub mod serve;
 mod standby;

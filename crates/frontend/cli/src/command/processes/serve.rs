@@ -5,28 +5,34 @@ use crate::command::processes::directory::Rooms;
 use crate::command::processes::standby;
 use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
+use crate::daemon::asking::{Asking, SILENT, is_waited_for};
+use crate::daemon::board::Board;
+use crate::daemon::control_server::since_1970;
 use crate::daemon::limits;
 use crate::daemon::listening::{self, Listening};
 use crate::daemon::logging::{self, Format};
 use crate::daemon::memory::{self, Place};
 use crate::daemon::notify;
 use crate::daemon::processors;
+use crate::daemon::serve::{listen, serve_metrics};
 use crate::options::args::Serve;
 use crate::options::keys::confirm;
 use crate::options::place;
 use crate::options::target;
-use crate::show::failure::{Failure, Outcome};
+use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use crate::show::progress::Display;
 use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, Whom, books_of_clients};
+use siftfs_proto::Reply;
 use siftfs_remote::{Listener, Server, TransportOptions, Trust, transport};
+use siftfs_status::{RuntimeStatus, State, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it looks for a signal.
 const POLL: Duration = Duration::from_millis(100);
@@ -59,6 +65,8 @@ pub fn serve(a: &Serve) -> Outcome {
     // Addresses first: one that is in use is said before the volume is touched.
     let options = TransportOptions { spin: Duration::from_micros(a.spin), ..transport() };
     let listeners = listening::bind(&a.listen, &a.admit, &options)?;
+    let board = Arc::new(Board::default());
+    let watched = a.metrics.as_ref().map(listen).transpose()?;
     let is_over = || ending.load(Ordering::Acquire);
     let over = || {
         while !is_over() {
@@ -66,17 +74,23 @@ pub fn serve(a: &Serve) -> Outcome {
         }
     };
     if path.is_dir() {
+        if watched.is_some() {
+            let what = "--metrics: of a volume alone, and not of a directory of them";
+            return Err(Failure::plain(what).with_code(USAGE));
+        }
         let rooms = Rooms::open(a, &path)?;
         announce_all(a, &rooms, &listeners)?;
         let closed = rooms.serve(listeners, over);
         drop(memory);
         return closed;
     }
+    watched.iter().for_each(|listener| serve_metrics(listener, &board));
     let opened = match a.succession.standby {
-        true => standby::wait_for_turn(a, &path, &listeners, &is_over)?,
+        true => standby::wait_for_turn(a, &path, (&listeners, board.state()), &is_over)?,
         false => Some(open(a, &path, standby::whom(a))?),
     };
-    let served = opened.map_or(Ok(()), |volume| serve_one(a, &path, volume, listeners, &is_over));
+    let serve = |volume| serve_one(a, &path, volume, (listeners, &board), &is_over);
+    let served = opened.map_or(Ok(()), serve);
     drop(memory);
     served.map(|()| 0)
 }
@@ -86,7 +100,7 @@ fn serve_one(
     a: &Serve,
     path: &Path,
     volume: LocalVolume,
-    listeners: Vec<Listener>,
+    (listeners, board): (Vec<Listener>, &Board),
     is_over: &dyn Fn() -> bool,
 ) -> Result<(), Failure> {
     let about = |e| Failure::about(&a.volume, e);
@@ -97,17 +111,23 @@ fn serve_one(
     tracing::info!(?execution, "calls are carried out");
     announce(a, &volume, &listeners)?;
     let listening = Listening::start(listeners, server)?;
+    board.show(status(a, &volume));
+    board.state().set(State::Serving);
     let hand_over = standby::hear(path);
     while !is_over() && volume.lost().is_none() && !hand_over.load(Ordering::Acquire) {
         thread::sleep(POLL);
     }
     match volume.lost() {
-        Some(why) => tracing::error!(why, "the volume is another process's"),
+        Some(why) => {
+            board.state().set(State::Fenced);
+            tracing::error!(why, "the volume is another process's");
+        }
         // What is brought home before clients are turned away does not keep them waiting.
         None => {
             if let Err(error) = volume.checkpoint() {
                 tracing::warn!(%error, "not all was brought home before the end");
             }
+            board.state().set(State::Closing);
         }
     }
     drop(listening);
@@ -135,6 +155,33 @@ pub(super) fn open(
     let opened = LocalVolume::open(path, &options, progress);
     drop(display);
     opened.map_err(|e| Failure::about(&a.volume, e))
+}
+
+/// What there is to say of the volume to those who watch this process.
+fn status(
+    a: &Serve,
+    volume: &LocalVolume,
+) -> impl Fn() -> Result<Status, String> + Send + Sync + use<> {
+    let (service, devices, asking) = (volume.endpoint(), volume.devices(), Asking::default());
+    let begun = Instant::now();
+    let of = Status {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        volume: a.volume.display().to_string(),
+        log: volume.log_path().map(|log| log.display().to_string()),
+        ..Status::default()
+    };
+    move || {
+        let asked = asking.status(&service, || is_waited_for(&devices()));
+        let warnings = asked.is_none().then(|| SILENT.to_owned()).into_iter().collect();
+        let runtime = match asked {
+            None => RuntimeStatus { devices: devices(), ..RuntimeStatus::default() },
+            Some(said) => said.and_then(Reply::status).map_err(|error| error.to_string())?,
+        };
+        let (state, uptime_s) = (Some(State::of(&runtime)), begun.elapsed().as_secs_f64());
+        let time_s = since_1970();
+        Ok(Status { state, uptime_s, time_s, warnings, runtime, ..of.clone() })
+    }
 }
 
 /// What is known of the process that does the background work, and of the volume's targets.

@@ -8,9 +8,10 @@ use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use siftfs_placement::{Ear, LocalVolume, Passing, Standby, Whom, is_rbd, pass_on};
 use siftfs_remote::{Listener, turn_away};
+use siftfs_status::{State, StateCell};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -58,22 +59,22 @@ pub(super) fn have_passed_on(a: &Serve) -> Outcome {
 pub(super) fn wait_for_turn(
     a: &Serve,
     path: &Path,
-    listeners: &[Listener],
+    (listeners, state): (&[Listener], &StateCell),
     over: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<LocalVolume>, Failure> {
     let about = |e| Failure::about(&a.volume, e);
     let places: Vec<String> = listeners.iter().map(|l| l.address().to_string()).collect();
     let standby = Standby::begin(path, &places.join(" and ")).map_err(about)?;
     announce(a, &places)?;
-    let state = Mutex::new("a standby: another server has the volume".to_owned());
-    let says = || state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    state.set(State::Standby);
+    let says = || state.get().line();
     let done = AtomicBool::new(false);
     let done_or_over = || done.load(Ordering::Acquire) || over();
     thread::scope(|scope| {
         for listener in listeners {
             scope.spawn(|| turn_away(listener, &says, &done_or_over));
         }
-        let opened = take(a, path, standby, (&state, over));
+        let opened = take(a, path, standby, (state, over));
         done.store(true, Ordering::Release);
         opened
     })
@@ -84,13 +85,12 @@ fn take(
     a: &Serve,
     path: &Path,
     mut standby: Standby,
-    (state, over): (&Mutex<String>, &dyn Fn() -> bool),
+    (state, over): (&StateCell, &dyn Fn() -> bool),
 ) -> Result<Option<LocalVolume>, Failure> {
-    let say = |what: String| *state.lock().unwrap_or_else(PoisonError::into_inner) = what;
     loop {
         let Some(turn) = standby.wait(over) else { return Ok(None) };
         tracing::info!(?turn, owner = standby.owner(), "the volume is this server's to take");
-        say("a standby that takes the volume over: it is being recovered".into());
+        state.set(State::Recovering);
         match open(a, path, turn.take_over) {
             Ok(volume) => {
                 standby.end();
@@ -98,7 +98,7 @@ fn take(
             }
             Err(failure) if standby.was_late(over) => {
                 tracing::info!(why = failure.message, "another server was earlier");
-                say("a standby: another server has the volume".into());
+                state.set(State::Standby);
             }
             Err(failure) => return Err(failure),
         }

@@ -4,13 +4,12 @@ use super::Source;
 use super::lenders::Lenders;
 use crate::options::served::Served;
 use siftfs_base::{Error, Result, errno};
-use siftfs_placement::{Address, PrivateLogs};
+use siftfs_placement::PrivateLogs;
 use siftfs_proto::{
     Cache, Completion, Credentials, FileService, Holder, Identity, Opening, Reply, Request,
 };
-use siftfs_remote::{Claim, Client, FileProtocol, Lasting, Trust, transport};
+use siftfs_remote::{Claim, Client, Lasting, Trust, Ways, transport};
 use siftfs_status::Server;
-use siftfs_transport::reach;
 use std::sync::{Arc, OnceLock};
 
 /// Why a server at a TCP port opens no session for a kernel.
@@ -45,46 +44,39 @@ impl RemoteVolume {
 
     /// A session for one command, or one that reads.
     fn connect(&self, opening: Opening) -> Result<Client> {
-        let Served { address, volume, .. } = &self.served;
-        let options = transport();
+        let Served { addresses, volume, .. } = &self.served;
         // The command has asked its user about a server that is not known.
-        let secured = self.trust.secure(address, &options, None)?;
-        let reached = (&options, secured.as_ref());
-        let client = Client::connect(address, reached, volume, claim(opening), None);
+        let ways = Ways::trusting(addresses, &self.trust);
+        let client = ways.open(volume, claim(opening));
         client.map_err(|error| self.explain(error))
     }
 
     /// The kernel's session, which comes back when the server was lost.
     fn last(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Lasting> {
-        let Served { address, volume, patience } = self.served.clone();
-        let trust = self.trust.clone();
-        let dial = move || {
-            let options = transport();
-            // A server that has another key by now is not asked about.
-            let secured = trust.secure(&address, &options, None)?;
-            reach::<FileProtocol>(&address, &options, secured.as_ref())
-        };
-        let about = (&*volume, claim(opening));
-        let lasting = Lasting::connect(Box::new(dial), about, Some(cache), patience);
+        let Served { addresses, volume, patience } = &self.served;
+        let (ways, about) = (Ways::trusting(addresses, &self.trust), (&**volume, claim(opening)));
+        let lasting = Lasting::connect(ways, about, Some(cache), *patience);
         lasting.map_err(|error| self.explain(error))
     }
 
     fn explain(&self, error: Error) -> Error {
-        match (&self.served.address, error) {
-            (Address::Tcp { .. } | Address::Rdma { .. }, Error::Refused(why))
-                if why.contains(" speaks for ") =>
+        match error {
+            Error::Refused(why)
+                if self.served.addresses.are_remote() && why.contains(" speaks for ") =>
             {
                 Error::Refused(format!("{why}; {NO_KERNEL}"))
             }
-            (_, error) => error,
+            error => error,
         }
     }
 
     /// How the connection is.
     pub fn server(&self) -> Server {
         let client = self.front.get();
+        let addresses = &self.served.addresses;
         Server {
-            address: self.served.address.to_string(),
+            address: client.map_or(addresses.first(), |client| client.address()).to_string(),
+            addresses: addresses.all().iter().map(ToString::to_string).collect(),
             peer: client.map_or_else(String::new, |client| client.peer()),
             lost: client.and_then(|client| client.lost()).map(|error| error.to_string()),
             calls: client.map_or(0, |client| client.calls()),
@@ -131,7 +123,7 @@ impl Source for RemoteVolume {
     fn open(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
         let owner = claim(opening.clone()) == Claim::Owner;
         self.connect(opening).map(|client| Arc::new(client) as _).map_err(|error| match error {
-            Error::Refused(why) if owner && self.served.address.network().is_some() => {
+            Error::Refused(why) if owner && self.served.addresses.are_remote() => {
                 Error::Refused(format!("{why}; {NO_SUBDIR}"))
             }
             error => error,
@@ -154,7 +146,7 @@ impl Source for RemoteVolume {
 
     /// By a connection of its own, beside the mount's. The opening is the server's to say.
     fn lender(&self, _: Opening, holder: Arc<dyn Holder>) -> Result<Arc<dyn FileService>> {
-        let address = &self.served.address;
+        let address = self.served.addresses.first();
         match self.session()?.lend(address, &transport(), holder) {
             Ok(client) => Ok(self.lenders.session(client)),
             Err(error) => {

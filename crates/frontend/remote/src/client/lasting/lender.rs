@@ -568,7 +568,7 @@ fn connect(shared: &Shared, dial: &super::Dial, tells: Arc<dyn Holder>) -> Resul
     let returning = Some(Returning { client: shared.id, instance });
     let opening = Opening { volume, claim, caches, leases: Leases::Lent, returning };
     let told: Told = (None, Some(tells));
-    Client::open_beside(dial()?, opening, told).map(Arc::new)
+    Client::open_beside(dial(shared.ways.address())?, opening, told).map(Arc::new)
 }
 
 impl FileService for Lender {

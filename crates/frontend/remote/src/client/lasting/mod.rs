@@ -16,6 +16,7 @@ mod opens;
 mod places;
 mod returning;
 mod waits;
+mod ways;
 
 use super::looked::LookedUp;
 use super::{Client, Watch};
@@ -27,16 +28,14 @@ use numbers::Numbers;
 use opens::Opens;
 use places::Places;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_calls::{FileProtocol, Leases, Opening, ToServer};
+use siftfs_calls::{Leases, Opening, ToServer};
 use siftfs_proto::{Cache, Completion, Credentials, FileService, Holder, Owed, Reply, Request};
-use siftfs_transport::{Address, CallerEnd, Secured, TransportOptions, reach};
+use siftfs_transport::{Address, TransportOptions};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Makes a connection to the server.
-pub type Dial = Box<dyn Fn() -> Result<CallerEnd<FileProtocol>> + Send + Sync>;
+pub use ways::{DIAL, Dial, Ways};
 
 /// How long calls wait for a server that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +74,7 @@ struct Now {
 }
 
 struct Shared {
-    dial: Dial,
+    ways: Ways,
     opening: Opening,
     cache: Option<Arc<dyn Cache>>,
     looked_up: Arc<LookedUp>,
@@ -166,12 +165,14 @@ impl std::fmt::Debug for Lasting {
 }
 
 impl Lasting {
-    /// Opens a session that comes back: a kernel's, or a program's.
+    /// Opens a session that comes back: a kernel's, or a program's. The addresses are tried in
+    /// turn, each time from the one on that answered last.
     ///
     /// # Errors
-    /// As [`Client::connect`]: the first time nothing is waited for.
+    /// As [`Client::connect`]: the first time nothing is waited for. Where several addresses do not
+    /// answer for the volume, the message names each with its reason.
     pub fn connect(
-        dial: Dial,
+        ways: Ways,
         (volume, claim): (&str, siftfs_calls::Claim),
         cache: Option<Arc<dyn Cache>>,
         patience: Patience,
@@ -193,7 +194,7 @@ impl Lasting {
         };
         let certain = Certain::new(&cache);
         let shared = Arc::new(Shared {
-            dial,
+            ways,
             opening,
             cache,
             looked_up: Arc::default(),
@@ -228,19 +229,9 @@ impl Lasting {
         Ok(Self { shared, returns: Some(returns) })
     }
 
-    /// As [`Lasting::connect`], of a program, by this address.
-    ///
-    /// # Errors
-    /// As [`Lasting::connect`].
-    pub fn of_server(
-        address: &Address,
-        (options, secured): (&TransportOptions, Option<&Secured>),
-        about: (&str, siftfs_calls::Claim),
-        patience: Patience,
-    ) -> Result<Self> {
-        let (address, options, secured) = (address.clone(), options.clone(), secured.cloned());
-        let dial = move || reach::<FileProtocol>(&address, &options, secured.as_ref());
-        Self::connect(Box::new(dial), about, None, patience)
+    /// Where the server is that answers, or that answered last.
+    pub fn address(&self) -> &Address {
+        self.shared.ways.address()
     }
 
     /// The volume's UUID.
@@ -259,7 +250,8 @@ impl Lasting {
     }
 
     /// Opens a session for the private log of a program of this mount: what is written by it this
-    /// session keeps. `holder` is told which leases to return.
+    /// session keeps. `holder` is told which leases to return. Where this session has several
+    /// addresses, that one goes where this one is, and `address` only says how.
     ///
     /// # Errors
     /// As [`Client::lend`].
@@ -269,8 +261,10 @@ impl Lasting {
         options: &TransportOptions,
         holder: Arc<dyn Holder>,
     ) -> Result<Arc<Lender>> {
-        let (address, options) = (address.clone(), options.clone());
-        let dial = move || super::lends::dial(&address, &options);
+        let (given, options) = (address.clone(), options.clone());
+        let several = self.shared.ways.addresses().are_several();
+        let dial =
+            move |now: &Address| super::lends::dial(if several { now } else { &given }, &options);
         Lender::open(&self.shared, Box::new(dial), holder)
     }
 

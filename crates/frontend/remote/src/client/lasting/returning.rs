@@ -12,6 +12,7 @@ use crate::term::moment;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_calls::{Back, Change, Kept, Proven, Returning, TRIES, ToServer};
 use siftfs_proto::{Credentials, FileService, HOLD_MOST, Handle, Held, Reply, Request, Target};
+use siftfs_transport::Address;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -79,8 +80,12 @@ impl Shared {
         true
     }
 
-    /// Makes a connection, and brings back what there was.
-    pub fn come_back(self: &Arc<Self>) -> Result<()> {
+    /// A session at one of the volume's addresses, before anything is brought back; and the moment
+    /// before it was asked for.
+    ///
+    /// # Errors
+    /// Nobody answers there for this volume, or lets this client in.
+    fn open_at(self: &Arc<Self>, address: &Address) -> Result<(Client, Arc<Watcher>, Duration)> {
         let (connection, instance) = {
             let now = self.lock();
             (now.connection + 1, now.instance)
@@ -95,14 +100,21 @@ impl Shared {
             looked_up: self.looked_up.clone(),
             watch: watch.clone() as Arc<dyn Watch>,
         };
-        let end = (self.dial)()?;
+        let end = self.ways.reach(address)?;
         let opening = self.opening.clone();
         let asked = self.cache.as_ref().map_or(Duration::ZERO, |_| moment());
         let client = Client::open_again(end, opening, (self.cache.clone(), None), Some(again))?;
-        let terms = client.terms;
-        if *self.volume.get_or_init(|| terms.volume) != terms.volume {
+        let volume = client.terms.volume;
+        if *self.volume.get_or_init(|| volume) != volume {
             return Err(Error::Refused(format!("{} serves another volume now", client.peer())));
         }
+        Ok((client, watch, asked))
+    }
+
+    /// Makes a connection, and brings back what there was.
+    pub fn come_back(self: &Arc<Self>) -> Result<()> {
+        let (client, watch, asked) = self.ways.first_that(|address| self.open_at(address))?;
+        let (connection, terms) = (watch.connection, client.terms);
         self.checks.get_or_init(|| terms.checks);
         if terms.back == Back::Unknown {
             self.lock().forgotten += 1;
