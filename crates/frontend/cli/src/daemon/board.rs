@@ -58,7 +58,7 @@ impl Board {
             let said = board.status.get().map(|status| status());
             board.asking.store(false, Ordering::Release);
             // Nobody listens any more if it took too long.
-            said.map(|said| tell.send(said))
+            said.into_iter().for_each(|said| drop(tell.send(said)));
         };
         if let Err(error) = thread::Builder::new().name("siftfs-asks".into()).spawn(asks) {
             self.asking.store(false, Ordering::Release);
