@@ -251,7 +251,7 @@ pub fn host(args: &HostArgs) -> Result<()> {
     let volume = LocalVolume::open(Path::new(&path), &opened, &mut |_, _, _| {}).map_err(said)?;
     let bind = |name| siftfs_remote::Listener::bind(&common.at(name), &common.options());
     let (own, programs) = (bind("own.sock").map_err(said)?, bind("host.sock").map_err(said)?);
-    let server = HostServer::new(volume.served(NAME));
+    let server = HostServer::new(volume.served(NAME).map_err(said)?);
     let said_so = json!({"programs": programs.address().to_string()});
     let (serving, other, delay) = (server.clone(), server.clone(), common.net_delay);
     // No client comes by this listener. Serving it starts the thread that keeps clients' calls.

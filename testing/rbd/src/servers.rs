@@ -62,7 +62,11 @@ impl<'a> Servers<'a> {
         let _ = fs::remove_file(path);
         let name = path.rsplit('/').next().unwrap_or_default();
         let (out, err) = (place.path(&format!("{name}.out")), place.path(&format!("{name}.err")));
-        let file = |path: &PathBuf| File::create(path).map_err(failed("a file for messages"));
+        // What it has said in its lives before stays: of the present one is what is behind.
+        let file = |path: &PathBuf| {
+            let file = File::options().append(true).create(true).open(path);
+            file.map_err(failed("a file for messages"))
+        };
         let words = ["serve", &self.volume, "--listen", &socket, "--standby"];
         let mut command = match self.apart {
             false => self.stage.siftfs(&words),
@@ -70,7 +74,7 @@ impl<'a> Servers<'a> {
         };
         let process = command
             .stdin(Stdio::null())
-            .stdout(file(&out)?)
+            .stdout(File::create(&out).map_err(failed("a file for messages"))?)
             .stderr(file(&err)?)
             .spawn()
             .map_err(failed("siftfs serve"))?;

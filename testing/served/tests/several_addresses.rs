@@ -125,7 +125,7 @@ fn a_session_goes_where_the_volume_is() {
     let (device, volume) = made(alive.path());
     let (first, other) = (serve(&volume), stranger());
     let refuses = Setup::new(&volume, Way::Tcp);
-    let called = Setup::serving(other.served("other"), Way::Unix, "");
+    let called = Setup::serving(other.served("other").unwrap(), Way::Unix, "");
     places.put("other", &called);
     places.put("refuses", &refuses);
     places.put("a", &first);
@@ -136,7 +136,7 @@ fn a_session_goes_where_the_volume_is() {
     ask(&session, Request::Fsync { file: synced.into(), datasync: false }).unwrap();
     ask(&session, lock(lost, 7)).unwrap();
     // By now the stranger has the volume's name.
-    let called = Setup::serving(other.served("volume"), Way::Unix, "");
+    let called = Setup::serving(other.served("volume").unwrap(), Way::Unix, "");
     places.put("other", &called);
     places.kill("a");
     let begun = Instant::now();
@@ -174,8 +174,10 @@ fn a_session_goes_where_the_volume_is() {
 #[test]
 fn the_first_connection_says_of_each_why_not() {
     let (volume, places) = (stranger(), Places::default());
-    let (called, refuses) =
-        (Setup::serving(volume.served("other"), Way::Unix, ""), Setup::new(&volume, Way::Tcp));
+    let (called, refuses) = (
+        Setup::serving(volume.served("other").unwrap(), Way::Unix, ""),
+        Setup::new(&volume, Way::Tcp),
+    );
     places.put("other", &called);
     places.put("refuses", &refuses);
     let said = places.session("volume").map(drop).unwrap_err().to_string();

@@ -68,6 +68,9 @@ pub fn transport() -> TransportOptions {
 /// given up sooner while a connection to it is made.
 pub fn transport_to(addresses: &Addresses) -> TransportOptions {
     let usual = transport();
-    let dial = if addresses.are_several() { client::DIAL } else { usual.dial };
-    TransportOptions { dial, ..usual }
+    if !addresses.are_several() {
+        return usual;
+    }
+    let [dial, handshake] = client::DIAL;
+    TransportOptions { dial, handshake, ..usual }
 }

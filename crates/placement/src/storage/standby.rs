@@ -4,7 +4,7 @@
 //! The cluster says that the owner is dead, or an administrator does; never this process's own view.
 
 use siftfs_base::{Error, Result};
-use siftfs_device_rbd::{RbdPlace, RbdWait, Standing, Whom};
+use siftfs_device_rbd::{Had, RbdPlace, RbdWait, Standing, Whom};
 use std::path::Path;
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -113,10 +113,10 @@ impl Standby {
     fn note(&mut self, look: Look) -> Option<Turn> {
         match look.standing {
             Standing::Free | Standing::Dead => Some(Turn { take_over: None }),
-            Standing::Had(owner) => {
-                let is_meant = look.take_over.as_ref() == Some(&owner);
-                self.owner = Some(owner.clone());
-                is_meant.then_some(Turn { take_over: Some(Whom::Described(owner)) })
+            Standing::Had(Had { whose, .. }) => {
+                let is_meant = look.take_over.as_ref() == Some(&whose);
+                self.owner = Some(whose.clone());
+                is_meant.then_some(Turn { take_over: Some(Whom::Described(whose)) })
             }
         }
     }
@@ -229,17 +229,18 @@ pub fn pass_on(volume: &Path, how: Passing, patience: Duration) -> Result<Passed
     }
     let begun = Instant::now();
     match how {
-        Passing::HandOver => wait.ask_to_hand_over(&from)?,
-        Passing::TakeOver => wait.say_take_over(&from)?,
+        Passing::HandOver => wait.ask_to_hand_over(&from.whose)?,
+        Passing::TakeOver => wait.say_take_over(&from.whose)?,
     }
     loop {
         if let Standing::Had(to) = wait.standing()?
-            && to != from
+            && to.address != from.address
         {
-            return Ok(PassedOn { from, to, took: begun.elapsed() });
+            return Ok(PassedOn { from: from.whose, to: to.whose, took: begun.elapsed() });
         }
         if begun.elapsed() > patience {
             wait.strike_out_words()?;
+            let from = from.whose;
             let what = format!("no standby has taken it from {from} within {patience:?}");
             return Err(Error::Refused(what));
         }

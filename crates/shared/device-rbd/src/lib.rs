@@ -30,6 +30,6 @@ mod wait;
 pub use absent::{RbdDevice, RbdWait};
 #[cfg(feature = "librbd")]
 pub use device::RbdDevice;
-pub use place::{Access, RbdPlace, Standing, Whom, Words, is_rbd};
+pub use place::{Access, Had, RbdPlace, Standing, Whom, Words, is_rbd};
 #[cfg(feature = "librbd")]
 pub use wait::RbdWait;

@@ -10,7 +10,7 @@
 
 use crate::image::Image;
 use crate::notes::{About, Notes};
-use crate::{Access, RbdPlace, Standing};
+use crate::{Access, Had, RbdPlace, Standing};
 use rustix::fs::{FlockOperation, flock};
 use siftfs_base::{Error, Result};
 use std::fs::{self, File};
@@ -193,7 +193,11 @@ pub(crate) fn standing(image: &Image, notes: &Notes, place: &RbdPlace) -> Result
     let Some(owner) = image.owner()? else { return Ok(Standing::Free) };
     let is_dead = LocalLock::says_dead(&local_name(image, place)?, &owner)
         || !image.watchers()?.contains(&owner);
-    Ok(if is_dead { Standing::Dead } else { Standing::Had(described(notes, &owner)?) })
+    if is_dead {
+        return Ok(Standing::Dead);
+    }
+    let whose = described(notes, &owner)?;
+    Ok(Standing::Had(Had { address: owner, whose }))
 }
 
 /// The name of an image's file on this machine.

@@ -64,8 +64,17 @@ pub enum Standing {
     Free,
     /// One of which the cluster, or this machine's kernel, says that it is dead.
     Dead,
-    /// One that lives, as it describes itself.
-    Had(String),
+    /// One that lives.
+    Had(Had),
+}
+
+/// An owner of an image that lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Had {
+    /// By which the cluster knows it.
+    pub address: String,
+    /// As it describes itself.
+    pub whose: String,
 }
 
 /// What an administrator has said to those that wait for an image.

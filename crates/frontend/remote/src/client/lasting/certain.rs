@@ -30,6 +30,8 @@ type Kernel = Option<Arc<dyn Cache>>;
 
 /// What is certain of the session.
 pub(super) struct Certain {
+    /// Whether the server is asked.
+    asks: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -51,18 +53,24 @@ struct State {
 /// What the thread that asks is to do.
 enum Due {
     Ask(Arc<Client>, u64),
-    Doubt,
+    Doubt(Option<Arc<Client>>),
     GiveUp(Arc<Client>),
     Nothing,
 }
 
 impl Certain {
-    /// Of a session that speaks for a kernel, or for none, of which nothing has to be certain.
-    pub fn new(kernel: &Kernel) -> Self {
+    /// Of a session that speaks for a kernel, or that may find its volume at another server. Of all
+    /// others nothing has to be certain, and nothing is asked.
+    pub fn new(asks: bool) -> Self {
         let (link, next, open) = Default::default();
-        let now = kernel.as_ref().map_or(Duration::ZERO, |_| moment());
+        let now = if asks { moment() } else { Duration::ZERO };
         let state = State { link, next, open, last: now, since: now, doubts: true };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { asks, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Is the server asked?
+    pub fn asks(&self) -> bool {
+        self.asks
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,7 +86,7 @@ impl Certain {
     ) {
         let mut state = self.lock();
         // It may have been lost already, and have said so.
-        if kernel.is_none() || client.lost().is_some() {
+        if !self.asks || client.lost().is_some() {
             return;
         }
         state.link = Some((number, Arc::downgrade(client)));
@@ -152,10 +160,10 @@ impl Certain {
         if !state.doubts && age >= DOUBT {
             state.doubts = true;
             kernel.iter().for_each(|kernel| kernel.trusts(Duration::ZERO));
-            return (Due::Doubt, now);
+            return (Due::Doubt(state.client()), now);
         }
         let doubt = if state.doubts { now + EVERY } else { state.since + DOUBT };
-        let client = state.link.as_ref().and_then(|(_, client)| client.upgrade());
+        let client = state.client();
         let Some(client) = client else { return (Due::Nothing, doubt.min(now + EVERY)) };
         if state.open.len() >= SILENT {
             state.open.clear();
@@ -170,6 +178,13 @@ impl Certain {
         state.last = now;
         state.open.push_back((question, now));
         (Due::Ask(client, question), doubt.min(now + EVERY))
+    }
+}
+
+impl State {
+    /// The connection by which is asked.
+    fn client(&self) -> Option<Arc<Client>> {
+        self.link.as_ref().and_then(|(_, client)| client.upgrade())
     }
 }
 
@@ -199,7 +214,7 @@ fn ask(shared: &Weak<Shared>, timer: &OwnedFd) {
             match due {
                 // One that cannot be sent is not answered.
                 Due::Ask(client, question) => drop(client.asks(question)),
-                Due::Doubt => shared.doubt(),
+                Due::Doubt(client) => shared.doubt(client),
                 Due::GiveUp(client) => {
                     tracing::warn!("the server gives signs of life, and answers no question");
                     client.cut();
@@ -213,13 +228,16 @@ fn ask(shared: &Weak<Shared>, timer: &OwnedFd) {
 }
 
 impl Shared {
-    fn doubt(&self) {
-        tracing::warn!(
-            server = self.peer_name(),
-            "the server has not answered for {DOUBT:?}: the kernel forgets what it knows"
-        );
+    /// A server that stands still may be one whose volume another one has by now, and whose clients
+    /// are waited for there no longer than the grace time: so the others are asked.
+    fn doubt(&self, client: Option<Arc<Client>>) {
+        tracing::warn!(server = self.peer_name(), "the server has not answered for {DOUBT:?}");
         if let Some(kernel) = &self.cache {
             kernel.doubts(self.looked_up.generations());
+        }
+        if let Some(client) = client.filter(|_| self.ways.addresses().are_several()) {
+            self.ways.pass_by();
+            client.cut();
         }
     }
 }

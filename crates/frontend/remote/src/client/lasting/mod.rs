@@ -192,7 +192,7 @@ impl Lasting {
             unwanted: false,
             given: Vec::new(),
         };
-        let certain = Certain::new(&cache);
+        let certain = Certain::new(cache.is_some() || ways.addresses().are_several());
         let shared = Arc::new(Shared {
             ways,
             opening,
@@ -217,7 +217,7 @@ impl Lasting {
             peer: Mutex::default(),
             calls: AtomicU64::new(0),
         });
-        if shared.cache.is_some() {
+        if shared.certain.asks() {
             certain::start(&shared)?;
         }
         shared.come_back()?;

@@ -102,7 +102,7 @@ impl Shared {
         };
         let end = self.ways.reach(address)?;
         let opening = self.opening.clone();
-        let asked = self.cache.as_ref().map_or(Duration::ZERO, |_| moment());
+        let asked = if self.certain.asks() { moment() } else { Duration::ZERO };
         let client = Client::open_again(end, opening, (self.cache.clone(), None), Some(again))?;
         let volume = client.terms.volume;
         if *self.volume.get_or_init(|| volume) != volume {

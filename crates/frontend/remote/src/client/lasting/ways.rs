@@ -11,16 +11,17 @@ use std::time::Duration;
 /// Makes a connection to the server at an address.
 pub type Dial = Box<dyn Fn(&Address) -> Result<CallerEnd<FileProtocol>> + Send + Sync>;
 
-/// How long a connection to one of several servers may take to be made: a segment that got lost is
-/// sent again after a second.
-pub const DIAL: Duration = Duration::from_secs(3);
+/// How long a connection to one of several servers may take to be made, and until it is greeted. A
+/// segment that got lost is sent again after a second; and the server that has the volume by now
+/// waits for the clients of one that stands still no longer than the grace time.
+pub const DIAL: [Duration; 2] = [Duration::from_millis(1500), Duration::from_secs(2)];
 
 /// The addresses of a volume's servers, and how one is reached. At most one of them answers for the
 /// volume at a time; which one that is, the storage decides, and the client finds out.
 pub struct Ways {
     addresses: Addresses,
     dial: Dial,
-    /// The place of the one that answered last.
+    /// The place of the one that answered last, or that is tried next.
     last: AtomicUsize,
 }
 
@@ -62,12 +63,18 @@ impl Ways {
         self.first_that(|address| Client::open(self.reach(address)?, opening.clone(), None))
     }
 
+    /// The one that answered last says nothing any more: the next one is tried before it.
+    pub fn pass_by(&self) {
+        let next = |last: usize| Some((last + 1) % self.addresses.all().len());
+        let _ = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
     /// All of them.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// The one that answered last; the first, until one has.
+    /// The one that answered last, or that is tried next; the first, until one has answered.
     pub fn address(&self) -> &Address {
         let last = self.addresses.all().get(self.last.load(Ordering::Relaxed));
         last.unwrap_or_else(|| self.addresses.first())
