@@ -18,8 +18,12 @@ _Static_assert(sizeof(rbd_completion_t) == sizeof(void *), "rbd_completion_t");
 _Static_assert(sizeof(rbd_lock_mode_t) == sizeof(int), "rbd_lock_mode_t");
 _Static_assert(RBD_LOCK_MODE_EXCLUSIVE == 0, "RBD_LOCK_MODE_EXCLUSIVE");
 _Static_assert(RBD_FEATURE_EXCLUSIVE_LOCK == 4, "RBD_FEATURE_EXCLUSIVE_LOCK");
+_Static_assert(RBD_FEATURES_DEFAULT == 61, "RBD_FEATURES_DEFAULT");
 
-/* Info and Watcher of functions.rs. */
+/* Info, Watcher and Named of functions.rs. */
+_Static_assert(offsetof(rbd_image_spec_t, id) == 0, "id");
+_Static_assert(offsetof(rbd_image_spec_t, name) == sizeof(char *), "name");
+_Static_assert(sizeof(rbd_image_spec_t) == 2 * sizeof(char *), "rbd_image_spec_t");
 _Static_assert(offsetof(rbd_image_info_t, size) == 0, "size");
 _Static_assert(offsetof(rbd_image_info_t, obj_size) == 8, "obj_size");
 _Static_assert(offsetof(rbd_image_info_t, num_objs) == 16, "num_objs");
@@ -46,15 +50,22 @@ SAME(rados_wait_for_latest_osdmap, int (*)(rados_t));
 SAME(rados_ioctx_create, int (*)(rados_t, const char *, rados_ioctx_t *));
 SAME(rados_ioctx_destroy, void (*)(rados_ioctx_t));
 SAME(rados_ioctx_set_namespace, void (*)(rados_ioctx_t, const char *));
+SAME(rados_remove, int (*)(rados_ioctx_t, const char *));
 SAME(rados_setxattr, int (*)(rados_ioctx_t, const char *, const char *, const char *, size_t));
 SAME(rados_rmxattr, int (*)(rados_ioctx_t, const char *, const char *));
 SAME(rados_getxattrs, int (*)(rados_ioctx_t, const char *, rados_xattrs_iter_t *));
 SAME(rados_getxattrs_next, int (*)(rados_xattrs_iter_t, const char **, const char **, size_t *));
 SAME(rados_getxattrs_end, void (*)(rados_xattrs_iter_t));
+SAME(rbd_list2, int (*)(rados_ioctx_t, rbd_image_spec_t *, size_t *));
+SAME(rbd_image_spec_list_cleanup, void (*)(rbd_image_spec_t *, size_t));
+SAME(rbd_create2, int (*)(rados_ioctx_t, const char *, uint64_t, uint64_t, int *));
+SAME(rbd_rename, int (*)(rados_ioctx_t, const char *, const char *));
+SAME(rbd_remove, int (*)(rados_ioctx_t, const char *));
 SAME(rbd_open, int (*)(rados_ioctx_t, const char *, rbd_image_t *, const char *));
 SAME(rbd_open_read_only, int (*)(rados_ioctx_t, const char *, rbd_image_t *, const char *));
 SAME(rbd_close, int (*)(rbd_image_t));
 SAME(rbd_stat, int (*)(rbd_image_t, rbd_image_info_t *, size_t));
+SAME(rbd_resize, int (*)(rbd_image_t, uint64_t));
 SAME(rbd_get_size, int (*)(rbd_image_t, uint64_t *));
 SAME(rbd_get_features, int (*)(rbd_image_t, uint64_t *));
 SAME(rbd_get_id, int (*)(rbd_image_t, char *, size_t));

@@ -17,13 +17,17 @@ mod health;
 #[cfg(feature = "librbd")]
 mod image;
 #[cfg(feature = "librbd")]
+mod images;
+#[cfg(feature = "librbd")]
 mod notes;
 #[cfg(feature = "librbd")]
 mod owner;
 mod place;
 
 #[cfg(not(feature = "librbd"))]
-pub use absent::RbdDevice;
+pub use absent::{LookedImage, RbdDevice, RbdImages};
 #[cfg(feature = "librbd")]
 pub use device::RbdDevice;
-pub use place::{Access, RbdPlace, is_rbd};
+#[cfg(feature = "librbd")]
+pub use images::{LookedImage, RbdImages};
+pub use place::{Access, RbdPlace, RbdPool, is_rbd};
