@@ -15,8 +15,8 @@ mod term;
 pub use client::{Client, Dial, Lasting, Lender, Patience};
 pub use executors::{Execution, Schedule};
 pub use server::{
-    Before, Begins, Counts, Directory, Reception, Served, Server, VolumeEpoch, bounded,
-    bounded_machine, give_up_book, note_epoch,
+    Before, Begins, Counts, Directory, MOST_VOLUMES, Reception, Served, Server, Visit, VolumeEpoch,
+    bounded, bounded_machine, give_up_book, note_epoch,
 };
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;

@@ -515,6 +515,14 @@ impl Clients {
         std::mem::take(&mut state.gone)
     }
 
+    /// Is no client known that may come back: is each of them forgotten, and none waited for?
+    pub fn are_none(&self) -> bool {
+        let mut state = self.lock();
+        state.look();
+        state.forget(Instant::now());
+        state.clients.is_empty() && state.expected.is_empty()
+    }
+
     /// Waits until nobody comes back any more, or until `over`.
     pub fn wait_for_all(&self, over: impl Fn() -> bool) {
         self.wait_open(&over);
