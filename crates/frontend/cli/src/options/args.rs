@@ -392,7 +392,8 @@ pub struct Device {
 #[derive(Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// The volume, or a directory of volumes, each of which is served by its name
+    /// The volume; or a directory or a pool (rbd:POOL/) of volumes, each of which is served by its
+    /// name
     pub volume: PathBuf,
     /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
     /// not encrypted; may be given several times
@@ -421,6 +422,10 @@ pub struct Serve {
     /// Executors
     #[command(flatten)]
     pub executing: crate::options::execution::Executing,
+    /// Of a directory or a pool: close a volume that nobody has used for so long, and open it again
+    /// for the next client; 0 never closes one; default: 300
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub close_after: Option<u64>,
     /// Data that is kept in memory of each volume, at least 8M; default: 256M, of which the volumes
     /// of a directory have equal shares
     #[arg(long, value_name = "SIZE", value_parser = crate::options::given::parse_cache)]

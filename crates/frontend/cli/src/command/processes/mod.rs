@@ -3,4 +3,5 @@
 pub mod device;
 pub mod directory;
 pub mod key;
+mod rooms;
 pub mod serve;

@@ -1,7 +1,8 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
 use crate::command::mount::LATE_FORGETS;
-use crate::command::processes::directory::Rooms;
+use crate::command::processes::directory::{self, CLOSE_AFTER};
+use crate::command::processes::rooms::Rooms;
 use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
 use crate::daemon::limits;
@@ -14,10 +15,10 @@ use crate::options::args::Serve;
 use crate::options::keys::confirm;
 use crate::options::place;
 use crate::options::target;
-use crate::show::failure::{Failure, Outcome};
+use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use crate::show::progress::Display;
-use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, books_of_clients};
+use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, Shelf, books_of_clients};
 use siftfs_remote::{Listener, Server, TransportOptions, Trust, transport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -36,9 +37,9 @@ pub fn serve(a: &Serve) -> Outcome {
     let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
-    let path = match target::named(&a.volume)? {
-        Some(named) => named,
-        None => place::volume(&a.volume)?,
+    let path = match (target::named(&a.volume)?, place::pool(&a.volume)?) {
+        (Some(named), _) | (None, Some(named)) => named,
+        (None, None) => place::volume(&a.volume)?,
     };
     limits::check_files([&*path].into_iter().chain(a.parts.log.as_deref()))?;
     limits::left().iter().for_each(output::complain);
@@ -59,12 +60,17 @@ pub fn serve(a: &Serve) -> Outcome {
             thread::sleep(POLL);
         }
     };
-    if path.is_dir() {
-        let rooms = Rooms::open(a, &path)?;
+    if Shelf::is_at(&path) {
+        let rooms = directory::open(a, &path)?;
         announce_all(a, &rooms, &listeners)?;
-        let closed = rooms.serve(listeners, over);
+        let close_after = Duration::from_secs(a.close_after.unwrap_or(CLOSE_AFTER));
+        let closed = directory::serve(&rooms, listeners, close_after, over);
         drop(memory);
         return closed;
+    }
+    if a.close_after.is_some() {
+        let what = "--close-after is for a directory or a pool of volumes, and this is one volume";
+        return Err(Failure::about(&a.volume, what).with_code(USAGE));
     }
     let volume = open(a, &path)?;
     let execution = a.executing.execution();
@@ -123,7 +129,7 @@ fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(
     Ok(())
 }
 
-/// The same of a directory's volumes, which clients call by their names.
+/// The same of a directory's or a pool's volumes, which clients call by their names.
 fn announce_all(a: &Serve, rooms: &Rooms, listeners: &[Listener]) -> Result<(), Failure> {
     let names = rooms.names();
     names.iter().try_for_each(|(name, uuid)| say_where(a, name, uuid, listeners))?;
