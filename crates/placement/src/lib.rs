@@ -27,7 +27,7 @@ pub use options::{
     RecoverReport, ServicePlace, Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
-pub use siftfs_device_rbd::{RbdPlace, Whom, is_rbd};
+pub use siftfs_device_rbd::{RbdPlace, RbdPool, Whom, is_rbd};
 pub use siftfs_device_stripe::{
     Standing, StripePlace, StripedDevice, is_at_target, parts_of, principal,
 };
@@ -43,7 +43,7 @@ pub use storage::standby::{Ear, PassedOn, Passing, Standby, Turn, pass_on};
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::directory::{
-    ListedVolume, VolumeState, create_volume, list_volumes, remove_volume, volume_at,
+    ListedVolume, Shelf, VolumeState, create_volume, list_volumes, remove_volume,
 };
 pub use volume::discard::Discarded;
 pub use volume::find::books_of_clients;

@@ -88,7 +88,8 @@ impl<'a> Servers<'a> {
         let program = self.stage.siftfs(&[]);
         let program = arg(std::path::Path::new(program.get_program()))?.to_owned();
         let mut command = self.stage.command("unshare");
-        let script = "mount -t tmpfs none /run && exec \"$0\" \"$@\"";
+        // What this machine has mounted is not to stay because the other one has it, too.
+        let script = "mount -t tmpfs none /run; umount -l -a -t fuse.siftfs; exec \"$0\" \"$@\"";
         command.args(["--mount", "--propagation", "private", "sh", "-c", script, &program]);
         command.args(words);
         Ok(command)

@@ -80,11 +80,17 @@ impl<'a> Stage<'a> {
 
     /// Mounts a volume, and waits until it is there.
     pub fn mount(&self, volume: &str, at: &str) -> Result<Mounted> {
+        self.mount_by(volume, at, &[])
+    }
+
+    /// The same, with options.
+    pub fn mount_by(&self, volume: &str, at: &str, options: &[&str]) -> Result<Mounted> {
         let dir = self.place.mount_point(at)?;
         let said = self.place.path(&format!("{at}.said"));
         let err = File::create(&said).map_err(failed("a file for messages"))?;
         let daemon = self
             .siftfs(&["mount", "--foreground", volume, arg(&dir)?])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(err)

@@ -4,8 +4,20 @@ use std::path::Path;
 use std::process::Command;
 
 /// What is left out waits for half a minute until a cluster has given something up.
-const SLICE: [&str; 7] =
-    ["refusals", "osds", "everything", "server", "log-apart", "stopped", "short-entry"];
+const SLICE: [&str; 12] = [
+    "refusals",
+    "osds",
+    "everything",
+    "server",
+    "log-apart",
+    "grown",
+    "grown-apart",
+    "pool",
+    "served-pool",
+    "private-logs",
+    "stopped",
+    "short-entry",
+];
 
 /// The command is built with the feature `rbd` where Ceph's headers are, as `make test` does it.
 #[test]

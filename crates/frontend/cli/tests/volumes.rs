@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{SIFTFS, run, siftfs};
 
 /// A directory of volumes, and a place beside it for sockets.
@@ -55,6 +55,23 @@ impl Shelf {
         let wanted = wanted.iter().map(|(name, state)| (name.to_string(), state.to_string()));
         assert_eq!(self.list(), wanted.collect::<Vec<_>>());
     }
+
+    /// Waits until a volume is in this state.
+    fn wait_for(&self, name: &str, state: &str) {
+        let wanted = (name.to_string(), state.to_string());
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.list().contains(&wanted) {
+            assert!(Instant::now() < until, "{:?}, and not {wanted:?}", self.list());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn uuid(&self, name: &str) -> String {
+        let said = siftfs(&["volumes", "list", &self.dir(), "--json"]).ok();
+        let listed: Value = serde_json::from_str(&said.out).unwrap();
+        let found = listed.as_array().unwrap().iter().find(|v| v["name"] == name).unwrap();
+        found["uuid"].as_str().unwrap().to_string()
+    }
 }
 
 fn is_plain_ext4(volume: &str) {
@@ -70,9 +87,14 @@ struct Server {
 
 impl Server {
     fn start(shelf: &Shelf, volumes: usize) -> Self {
+        Self::start_with(shelf, volumes, &[])
+    }
+
+    fn start_with(shelf: &Shelf, volumes: usize, options: &[&str]) -> Self {
         let address = format!("unix:{}", shelf.text("sock"));
         let mut child = Command::new(SIFTFS)
             .args(["serve", &shelf.dir(), "--listen", &address, "--json"])
+            .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -237,4 +259,49 @@ fn a_damaged_volume_keeps_no_other_from_being_served() {
     assert!(server.connect("a").is_err());
     assert!(server.end().success());
     is_plain_ext4(&shelf.volume("b"));
+}
+
+/// A volume that nobody uses is closed while the server goes on: it is grown, removed and made
+/// anew, and the next client has it opened again, by its name or its UUID.
+#[test]
+fn a_volume_that_nobody_uses_is_closed_until_the_next_client_comes() {
+    let shelf = Shelf::new(&["a", "b"]);
+    let (b, uuid) = (shelf.volume("b"), shelf.uuid("b"));
+    let server = Server::start_with(&shelf, 2, &["--close-after", "1"]);
+    let user = server.connect("a").unwrap();
+    put(&user, "/before", b"a").unwrap();
+    shelf.wait_for("b", "clean");
+    is_plain_ext4(&b);
+    siftfs(&["volumes", "grow", &b, "--size", "512M"]).ok();
+    for (nr, name) in ["b", &uuid].into_iter().enumerate() {
+        let client = server.connect(name).unwrap();
+        put(&client, &format!("/f{nr}"), name.as_bytes()).unwrap();
+        shelf.states(&[("a", "used"), ("b", "used")]);
+        siftfs(&["volumes", "remove", &b]).fails(1, &["in use"]);
+        drop(client);
+        shelf.wait_for("b", "clean");
+    }
+    let read = run("debugfs", &["-R", "cat /f1", &b]);
+    assert_eq!(read.out, uuid);
+    siftfs(&["volumes", "remove", &b]).ok();
+    assert!(server.connect("b").is_err() && server.connect(&uuid).is_err());
+    shelf.create("b");
+    put(&server.connect("b").unwrap(), "/new", b"b").unwrap();
+    // The one that was used all the time was not closed under its user.
+    put(&user, "/after", b"a").unwrap();
+    assert!(server.end().success());
+    shelf.states(&[("a", "clean"), ("b", "clean")]);
+}
+
+/// With a bound of zero none is closed, and one volume has no such bound.
+#[test]
+fn volumes_stay_open_where_an_option_says_so() {
+    let shelf = Shelf::new(&["a"]);
+    let server = Server::start_with(&shelf, 1, &["--close-after", "0"]);
+    std::thread::sleep(Duration::from_millis(2500));
+    shelf.states(&[("a", "used")]);
+    assert!(server.end().success());
+    let address = format!("unix:{}", shelf.text("sock2"));
+    siftfs(&["serve", &shelf.volume("a"), "--listen", &address, "--close-after", "9"])
+        .fails(2, &["this is one volume"]);
 }

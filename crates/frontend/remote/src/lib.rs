@@ -15,8 +15,8 @@ mod term;
 pub use client::{Client, Dial, Lasting, Lender, Patience, Ways};
 pub use executors::{Execution, Schedule};
 pub use server::{
-    Before, Begins, Counts, Directory, FileShelf, Reception, Secret, Served, Server, Shelf, Tenure,
-    VolumeEpoch, bounded, bounded_machine, note_epoch, turn_away,
+    Before, Begins, BookFile, BookStore, Counts, Directory, MOST_VOLUMES, Reception, Secret,
+    Served, Server, Tenure, Visit, VolumeEpoch, bounded, bounded_machine, note_epoch, turn_away,
 };
 pub use siftfs_calls::{Claim, FileProtocol, Opening};
 use siftfs_proto::Rights;

@@ -5,7 +5,7 @@ use crate::volume::find::secret_of_servers;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Beside, Device};
 use siftfs_log::show_uuid;
-use siftfs_remote::{FileShelf, Secret, Shelf};
+use siftfs_remote::{BookFile, BookStore, Secret};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ const SECRET_BYTES: usize = 32;
 
 /// The book of a volume's clients, beside the volume.
 #[derive(Clone, Debug)]
-struct ImageShelf(Arc<dyn Beside>);
+struct BesideImage(Arc<dyn Beside>);
 
-impl Shelf for ImageShelf {
+impl BookStore for BesideImage {
     fn read(&self, limit: u64) -> Result<Option<Vec<u8>>> {
         self.0.read(BOOK, limit)
     }
@@ -36,10 +36,14 @@ impl Shelf for ImageShelf {
 
 /// Where the book of the volume with this UUID is, whose area is on `area`: beside it, or in the
 /// folder `books` of this machine.
-pub(crate) fn shelf_of(area: &dyn Device, books: &Path, volume: &[u8; 16]) -> Arc<dyn Shelf> {
+pub(crate) fn book_store_of(
+    area: &dyn Device,
+    books: &Path,
+    volume: &[u8; 16],
+) -> Arc<dyn BookStore> {
     match area.beside() {
-        Some(beside) => Arc::new(ImageShelf(beside)),
-        None => Arc::new(FileShelf::new(books.join(show_uuid(volume)))),
+        Some(beside) => Arc::new(BesideImage(beside)),
+        None => Arc::new(BookFile::new(books.join(show_uuid(volume)))),
     }
 }
 

@@ -78,16 +78,16 @@ fn servers_of_every_machine_have_one_secret() {
 fn a_book_lies_where_the_volume_does() {
     let (engine, things) = engine();
     let dir = tempfile::tempdir().unwrap();
-    let shelf = shelf_of(&engine, dir.path(), &[7; 16]);
-    assert_eq!(shelf.read(10).unwrap(), None);
-    shelf.replace(b"all").unwrap();
-    shelf.append(b" of it").unwrap();
+    let store = book_store_of(&engine, dir.path(), &[7; 16]);
+    assert_eq!(store.read(10).unwrap(), None);
+    store.replace(b"all").unwrap();
+    store.append(b" of it").unwrap();
     assert_eq!(things.read(BOOK, 100).unwrap().unwrap(), b"all of it");
-    assert_eq!(shelf.read(5).unwrap().unwrap(), b"all o");
-    shelf.remove().unwrap();
+    assert_eq!(store.read(5).unwrap().unwrap(), b"all o");
+    store.remove().unwrap();
     assert_eq!(things.read(BOOK, 100).unwrap(), None);
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
-    let shelf = shelf_of(&MemDevice::new(4096), dir.path(), &[7; 16]);
-    shelf.replace(b"all").unwrap();
+    let store = book_store_of(&MemDevice::new(4096), dir.path(), &[7; 16]);
+    store.replace(b"all").unwrap();
     assert_eq!(std::fs::read(dir.path().join(show_uuid(&[7; 16]))).unwrap(), b"all");
 }

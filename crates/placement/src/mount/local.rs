@@ -1,7 +1,7 @@
 //! A mounted volume: Runtime and, unless another process does its part, Service in this process.
 
 use crate::link::connect::{self, HostEnd};
-use crate::mount::beside::shelf_of;
+use crate::mount::beside::book_store_of;
 use crate::mount::clock::FileClock;
 use crate::mount::freeze::Freezer;
 use crate::mount::open::{Pair, Volume, close_pair};
@@ -17,7 +17,7 @@ use siftfs_device::{Device, DeviceInfo, Role};
 use siftfs_device_target::{Target, TargetPlace};
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
-use siftfs_remote::{Shelf, Tenure};
+use siftfs_remote::{BookStore, Tenure};
 use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
@@ -276,9 +276,9 @@ impl LocalVolume {
     }
 
     /// The server's book, if the volume was opened to be served.
-    pub(crate) fn book(&self) -> Option<Arc<dyn Shelf>> {
+    pub(crate) fn book(&self) -> Option<Arc<dyn BookStore>> {
         let books = self.opts.books.as_deref();
-        books.map(|books| shelf_of(self.area(), books, &self.uuid))
+        books.map(|books| book_store_of(self.area(), books, &self.uuid))
     }
 
     /// The device that the area is on.

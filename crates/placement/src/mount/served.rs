@@ -1,19 +1,19 @@
 //! A volume for clients that another process has its Frontend in.
 
-use crate::mount::beside::{secret_of, shelf_of};
+use crate::mount::beside::{book_store_of, secret_of};
 use crate::mount::local::{LocalVolume, Sessions};
 use crate::mount::open::Volume;
 use crate::options::OpenOptions;
 use siftfs_base::Result;
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
-use siftfs_remote::{Before, Begins, Secret, Served, Shelf, Tenure, VolumeEpoch, note_epoch};
+use siftfs_remote::{Before, Begins, BookStore, Secret, Served, Tenure, VolumeEpoch, note_epoch};
 use std::sync::Arc;
 
 /// An open volume, as a server has it.
 pub struct ServedVolume {
     sessions: Sessions,
-    book: Option<Arc<dyn Shelf>>,
+    book: Option<Arc<dyn BookStore>>,
     secret: Option<Secret>,
     tenure: Option<Arc<dyn Tenure>>,
     key: EpochKey,
@@ -70,8 +70,8 @@ impl Volume {
         let Some(books) = &opts.books else { return Ok(()) };
         let volume = self.view().header.volume;
         let (last, next) = (of_book(last), of_book(next));
-        let shelf = shelf_of(&*self.media.area, books, &volume);
-        note_epoch(&shelf, Begins { volume, last, next, found })
+        let store = book_store_of(&*self.media.area, books, &volume);
+        note_epoch(&store, Begins { volume, last, next, found })
     }
 }
 

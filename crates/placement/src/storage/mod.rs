@@ -3,11 +3,13 @@
 
 pub(crate) mod standby;
 
-use crate::options::OpenOptions;
+use crate::options;
+use crate::volume::files::io;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive, open_for_service};
 use siftfs_device_rbd::{Access as RbdAccess, RbdDevice, RbdPlace, Whom, is_rbd};
 use siftfs_wire::Access;
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ pub(crate) struct How {
 
 impl How {
     /// As `opts` say.
-    pub fn of(opts: &OpenOptions, access: Access) -> Self {
+    pub fn of(opts: &options::OpenOptions, access: Access) -> Self {
         let options =
             FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
         Self { options, access, take_over: opts.take_over.clone() }
@@ -71,6 +73,33 @@ fn open_image(place: &RbdPlace, how: How) -> Result<Arc<dyn Device>> {
         }
     };
     Ok(Arc::new(RbdDevice::open(place, access)?))
+}
+
+/// Does [`lengthen`] make this longer? It does so with a file and with an image, and not with a
+/// block device.
+///
+/// # Errors
+/// Refused if a file or a device is not there.
+pub(crate) fn can_become_longer(path: &Path) -> Result<bool> {
+    if is_rbd(path) {
+        return Ok(true);
+    }
+    std::fs::metadata(path).map(|meta| meta.is_file()).map_err(|e| io("look at", path, &e))
+}
+
+/// Makes a file or an image longer, to `size` bytes, durably. An image's owner alone does so: this
+/// process is that for as long as it takes.
+///
+/// # Errors
+/// Refused, saying why: an image is in use, or there is no room. Its length is the old or the new
+/// one then.
+pub(crate) fn lengthen(path: &Path, size: u64) -> Result<()> {
+    if let Some(place) = RbdPlace::parse(path) {
+        return RbdDevice::open(&place?, RbdAccess::Alone)?.lengthen(size).map(drop);
+    }
+    let file = OpenOptions::new().write(true).open(path);
+    let longer = file.and_then(|file| file.set_len(size).and_then(|()| file.sync_all()));
+    longer.map_err(|e| io("lengthen", path, &e))
 }
 
 /// Refuses what would be lost with this machine for a volume that outlives it.

@@ -136,6 +136,9 @@ pub(crate) fn refuse_what_would_die(path: &Path, opts: &MkfsOptions) -> Result<(
 
 /// What a sparse file may come to need, and what there is less of.
 pub(crate) fn shortage(path: &Path) -> Result<Option<Shortage>> {
+    if is_rbd(path) {
+        return Ok(None);
+    }
     let meta = std::fs::metadata(path).map_err(|e| io("look at", path, &e))?;
     if !meta.is_file() {
         return Ok(None);

@@ -194,3 +194,7 @@ fn take_back(ticket: *mut c_void, error: c_int) {
     let ticket = unsafe { Box::from_raw(ticket.cast::<Ticket>()) };
     ticket.flight.ends(ticket.bytes, Some(-error));
 }
+
+#[cfg(test)]
+#[path = "completion_tests.rs"]
+mod tests;

@@ -45,8 +45,6 @@ impl RbdDevice {
     pub fn open(place: &RbdPlace, access: Access) -> Result<Self> {
         let cluster = Arc::new(Cluster::connect(place)?);
         let image = Image::open(cluster, place, access != Access::ReadOnly)?;
-        let id = image.id()?;
-        let objects = Arc::new(Objects::of(image.cluster.clone(), place, id));
         let owner = match access {
             Access::ReadOnly => {
                 refuse_written(&image, place)?;
@@ -55,11 +53,56 @@ impl RbdDevice {
             _ => Some(Owner::take(&image, place, &access)?),
         };
         // Behind the fence: nobody else changes it any more.
+        let device = Self::of(place, image, owner)?;
+        let (size, object_size) = (device.size, device.object_size);
+        tracing::info!(%place, size, object_size, fsid = device.image.cluster.fsid, "image open");
+        Ok(device)
+    }
+
+    /// An open image as a device, which writes if it has an owner's right.
+    pub(crate) fn of(place: &RbdPlace, image: Image, owner: Option<Owner>) -> Result<Self> {
         let (size, object_size) = (image.size()?, image.object_size()?);
-        tracing::info!(%place, size, object_size, fsid = image.cluster.fsid, "image open");
+        let objects = Arc::new(Objects::of(image.cluster.clone(), place, image.id()?));
         let (stopped, owner) = (OnceLock::new(), Mutex::new(owner));
         let (place, health) = (place.clone(), Health::default());
         Ok(Self { place, size, object_size, stopped, owner, health, image, objects })
+    }
+
+    /// The image's number in its pool, which no other image ever has.
+    ///
+    /// # Errors
+    /// The library does not say.
+    pub(crate) fn id(&self) -> Result<String> {
+        self.image.id()
+    }
+
+    /// Makes the image longer, to `size` bytes, and durably so when this returns. The new part
+    /// reads as zeroes.
+    ///
+    /// # Errors
+    /// Refused if the image is open only to be read, if it is longer than `size`, or if the cluster
+    /// does not resize it: then it has its old length or the new one.
+    pub fn lengthen(mut self, size: u64) -> Result<Self> {
+        let refuse = |why: String| Err(Error::Refused(format!("{}: {why}", self.place)));
+        if self.owner.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return refuse(
+                "an image is made longer by its owner, and this process only reads it".into(),
+            );
+        }
+        if size < self.size {
+            return refuse(format!("{} bytes are not made {size}", self.size));
+        }
+        if size > self.size {
+            self.image.resize(size)?;
+        }
+        // Others may ask the owner's library to resize the image, which does so.
+        let have = self.image.size()?;
+        if have != size {
+            return refuse(format!("somebody else has given it {have} bytes meanwhile"));
+        }
+        tracing::info!(place = %self.place, before = self.size, size, "image made longer");
+        self.size = size;
+        Ok(self)
     }
 
     /// The image's name.

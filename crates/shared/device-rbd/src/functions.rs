@@ -25,6 +25,10 @@ pub(crate) const EXCLUSIVE: c_int = 0;
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 pub(crate) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
 
+/// The features that a new image has: layering, the exclusive lock, the map of its objects, quick
+/// differences and deep flattening, which are Ceph's own default.
+pub(crate) const FEATURES: u64 = 0b11_1101;
+
 /// The begin of `rbd_image_info_t`, with room for the rest of any release's.
 #[repr(C)]
 pub(crate) struct Info {
@@ -53,6 +57,18 @@ impl Watcher {
     pub(crate) const EMPTY: Self = Self { address: std::ptr::null_mut(), id: 0, cookie: 0 };
 }
 
+/// `rbd_image_spec_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Named {
+    pub id: *mut c_char,
+    pub name: *mut c_char,
+}
+
+impl Named {
+    pub(crate) const EMPTY: Self = Self { id: std::ptr::null_mut(), name: std::ptr::null_mut() };
+}
+
 /// Declares the functions of the libraries, and how they are looked up.
 macro_rules! functions {
     ($($library:ident { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)* })*) => {
@@ -77,8 +93,32 @@ macro_rules! functions {
                     )*)*
                 })
             }
+
+            /// Functions each of which ends the process when it is called, for tests, which put
+            /// others in the places of those that they need.
+            #[cfg(test)]
+            pub(crate) fn none() -> Self {
+                Self {
+                    $($(
+                        // SAFETY: a function pointer is made of another one. It is only called by
+                        // a test that has gone wrong, and then returns nothing.
+                        $name: unsafe {
+                            std::mem::transmute::<
+                                extern "C" fn() -> !,
+                                unsafe extern "C" fn($($argument),*) $(-> $result)?,
+                            >(uncalled)
+                        },
+                    )*)*
+                }
+            }
         }
     };
+}
+
+/// Stands for a function that a test does not call.
+#[cfg(test)]
+extern "C" fn uncalled() -> ! {
+    std::process::abort()
 }
 
 struct Libraries {
@@ -106,6 +146,7 @@ functions! {
     rados_ioctx_create(Rados, *const c_char, *mut IoContext) -> c_int;
     rados_ioctx_destroy(IoContext);
     rados_ioctx_set_namespace(IoContext, *const c_char);
+    rados_remove(IoContext, *const c_char) -> c_int;
     rados_setxattr(IoContext, *const c_char, *const c_char, *const c_char, usize) -> c_int;
     rados_rmxattr(IoContext, *const c_char, *const c_char) -> c_int;
     rados_getxattrs(IoContext, *const c_char, *mut Attributes) -> c_int;
@@ -116,14 +157,19 @@ functions! {
     rados_read(IoContext, *const c_char, *mut c_char, usize, u64) -> c_int;
     rados_write_full(IoContext, *const c_char, *const c_char, usize) -> c_int;
     rados_append(IoContext, *const c_char, *const c_char, usize) -> c_int;
-    rados_remove(IoContext, *const c_char) -> c_int;
     rados_stat(IoContext, *const c_char, *mut u64, *mut i64) -> c_int;
     }
     rbd {
+    rbd_list2(IoContext, *mut Named, *mut usize) -> c_int;
+    rbd_image_spec_list_cleanup(*mut Named, usize);
+    rbd_create2(IoContext, *const c_char, u64, u64, *mut c_int) -> c_int;
+    rbd_rename(IoContext, *const c_char, *const c_char) -> c_int;
+    rbd_remove(IoContext, *const c_char) -> c_int;
     rbd_open(IoContext, *const c_char, *mut RawImage, *const c_char) -> c_int;
     rbd_open_read_only(IoContext, *const c_char, *mut RawImage, *const c_char) -> c_int;
     rbd_close(RawImage) -> c_int;
     rbd_stat(RawImage, *mut Info, usize) -> c_int;
+    rbd_resize(RawImage, u64) -> c_int;
     rbd_get_size(RawImage, *mut u64) -> c_int;
     rbd_get_features(RawImage, *mut u64) -> c_int;
     rbd_get_id(RawImage, *mut c_char, usize) -> c_int;

@@ -33,6 +33,17 @@ impl Image {
     /// Refused: there is no such image, or one that this client may not open, or one without the
     /// feature `exclusive-lock` that is opened to be written.
     pub fn open(cluster: Arc<Cluster>, place: &RbdPlace, rw: bool) -> Result<Self> {
+        Self::find(cluster, place, rw)?.ok_or_else(|| {
+            let what = format!("the pool has no image {}: rbd create makes one", place.image);
+            Error::Refused(format!("{place}: {what}"))
+        })
+    }
+
+    /// As [`Image::open`]; `None` if there is no such image.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find(cluster: Arc<Cluster>, place: &RbdPlace, rw: bool) -> Result<Option<Self>> {
         let name = text(place.image.as_bytes())?;
         let functions = cluster.functions;
         let open = if rw { functions.rbd_open } else { functions.rbd_open_read_only };
@@ -40,10 +51,7 @@ impl Image {
         // SAFETY: the pool is open, and the call fills in the image's handle.
         match unsafe { open(cluster.pool, name.as_ptr(), &mut raw, ptr::null()) } {
             0.. => {}
-            error if error == -libc::ENOENT => {
-                let what = format!("the pool has no image {}: rbd create makes one", place.image);
-                return Err(Error::Refused(format!("{place}: {what}")));
-            }
+            error if error == -libc::ENOENT => return Ok(None),
             error => return Err(refused(place, "cannot open the image", error)),
         }
         let image = Self { cluster, raw };
@@ -52,7 +60,7 @@ impl Image {
                         rbd feature enable POOL/IMAGE exclusive-lock";
             return Err(Error::Refused(format!("{place}: {what}")));
         }
-        Ok(image)
+        Ok(Some(image))
     }
 
     fn features(&self) -> Result<u64> {
@@ -68,6 +76,14 @@ impl Image {
         // SAFETY: the image is open.
         let asked = unsafe { (self.cluster.functions.rbd_get_size)(self.raw, &mut size) };
         done("ask for the image's size", asked).map(|()| size)
+    }
+
+    /// Makes the image `size` bytes long; the cluster knows it durably when this returns. The
+    /// caller has the exclusive lock, and the image is not longer than that.
+    pub fn resize(&self, size: u64) -> Result<()> {
+        // SAFETY: the image is open.
+        let resized = unsafe { (self.cluster.functions.rbd_resize)(self.raw, size) };
+        done(&format!("give the image {size} bytes"), resized)
     }
 
     /// Bytes of an object.

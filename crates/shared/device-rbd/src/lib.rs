@@ -19,6 +19,8 @@ mod health;
 #[cfg(feature = "librbd")]
 mod image;
 #[cfg(feature = "librbd")]
+mod images;
+#[cfg(feature = "librbd")]
 mod notes;
 #[cfg(feature = "librbd")]
 mod owner;
@@ -27,9 +29,11 @@ mod place;
 mod wait;
 
 #[cfg(not(feature = "librbd"))]
-pub use absent::{RbdDevice, RbdWait};
+pub use absent::{LookedImage, RbdDevice, RbdImages, RbdWait};
 #[cfg(feature = "librbd")]
 pub use device::RbdDevice;
-pub use place::{Access, Had, RbdPlace, Standing, Whom, Words, is_rbd};
+#[cfg(feature = "librbd")]
+pub use images::{LookedImage, RbdImages};
+pub use place::{Access, Had, RbdPlace, RbdPool, Standing, Whom, Words, is_rbd};
 #[cfg(feature = "librbd")]
 pub use wait::RbdWait;

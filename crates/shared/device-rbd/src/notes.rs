@@ -68,6 +68,18 @@ impl Notes {
         }
     }
 
+    /// Removes the notes of an image that there is no more.
+    pub fn forget(&self) -> Result<()> {
+        // SAFETY: the pool is open, and the name lives during the call.
+        let removed = unsafe {
+            (self.cluster.functions.rados_remove)(self.cluster.pool, self.object.as_ptr())
+        };
+        match removed {
+            error if error == -libc::ENOENT => Ok(()),
+            other => done("remove the notes of an image", other),
+        }
+    }
+
     /// All that are written down.
     pub fn all(&self) -> Result<Vec<(String, String)>> {
         let functions = self.cluster.functions;

@@ -102,14 +102,17 @@ fn fence_earlier(
 /// # Errors
 /// As said.
 pub(crate) fn refuse_written(image: &Image, place: &RbdPlace) -> Result<()> {
-    match image.owner_when_opened()? {
-        Some(owner) if image.watchers()?.contains(&owner) => Err(in_use(
-            &Notes::of(image.cluster.clone(), About::Owners, &image.id()?)?,
-            place,
-            &owner,
-        )),
-        _ => Ok(()),
+    let notes = || Notes::of(image.cluster.clone(), About::Owners, &image.id()?);
+    match living_owner(image)? {
+        Some(owner) => Err(in_use(&notes()?, place, &owner)),
+        None => Ok(()),
     }
+}
+
+/// The owner of an image that is open only to be read, if the cluster has not given it up.
+pub(crate) fn living_owner(image: &Image) -> Result<Option<String>> {
+    let Some(owner) = image.owner_when_opened()? else { return Ok(None) };
+    Ok(image.watchers()?.contains(&owner).then_some(owner))
 }
 
 /// Takes the exclusive lock, and fences an owner that is known to be dead, or any if this is a

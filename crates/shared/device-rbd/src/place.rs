@@ -25,6 +25,14 @@ pub struct RbdPlace {
     pub conf: Option<PathBuf>,
 }
 
+/// A pool, or a namespace of one, whose images are meant: `rbd:POOL/[@CONF]`, or
+/// `rbd:POOL/NAMESPACE/[@CONF]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RbdPool {
+    /// The pool's place, with an empty name of an image.
+    pub(crate) place: RbdPlace,
+}
+
 /// What an image is opened for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -92,11 +100,7 @@ impl RbdPlace {
     /// # Errors
     /// Refused if it names no pool or no image, or what cannot be the name of one.
     pub fn parse(name: &Path) -> Option<Result<Self>> {
-        let rest = name.as_os_str().as_bytes().strip_prefix(SCHEME)?;
-        let (image, conf) = match rest.iter().position(|byte| *byte == b'@') {
-            Some(at) => (rest.get(..at)?, Some(rest.get(at + 1..)?)),
-            None => (rest, None),
-        };
+        let (image, conf) = split(name)?;
         Some(Self::of(image, conf).ok_or_else(|| {
             let name = name.display();
             Error::Refused(format!("{name}: an image is named rbd:POOL/IMAGE[@CONF]"))
@@ -106,10 +110,10 @@ impl RbdPlace {
     fn of(image: &[u8], conf: Option<&[u8]>) -> Option<Self> {
         let mut parts = std::str::from_utf8(image).ok()?.split('/');
         let names: Vec<_> = parts.by_ref().take(3).map(str::to_owned).collect();
-        let fits = |name: &String| {
-            (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
-        };
-        if parts.next().is_some() || !names.iter().all(fits) || conf.is_some_and(<[u8]>::is_empty) {
+        if parts.next().is_some()
+            || !names.iter().all(|name| fits(name))
+            || conf.is_some_and(<[u8]>::is_empty)
+        {
             return None;
         }
         let conf = conf.map(|conf| PathBuf::from(OsStr::from_bytes(conf)));
@@ -121,6 +125,11 @@ impl RbdPlace {
             }
         };
         Some(Self { pool, namespace, image, conf })
+    }
+
+    /// The pool or the namespace that it is in.
+    pub fn pool(&self) -> RbdPool {
+        RbdPool { place: Self { image: String::new(), ..self.clone() } }
     }
 
     /// The same image, by a name that holds in every directory.
@@ -151,6 +160,69 @@ impl fmt::Display for RbdPlace {
         }
         Ok(())
     }
+}
+
+impl RbdPool {
+    /// The pool that `name` names; `None` for what does not begin with `rbd:`, or names an image.
+    ///
+    /// # Errors
+    /// Refused if it names no pool, or what cannot be the name of one.
+    pub fn parse(name: &Path) -> Option<Result<Self>> {
+        let (pool, conf) = split(name)?;
+        if !pool.ends_with(b"/") {
+            return None;
+        }
+        // A pool's name is that of any image of it, without the image.
+        let of_image = RbdPlace::of(&[pool, b"x"].concat(), conf);
+        Some(match of_image {
+            Some(place) => Ok(Self { place: RbdPlace { image: String::new(), ..place } }),
+            None => {
+                let name = name.display();
+                Err(Error::Refused(format!("{name}: a pool's images are named rbd:POOL/[@CONF]")))
+            }
+        })
+    }
+
+    /// The image of the pool that is called so.
+    ///
+    /// # Errors
+    /// Refused if no image of a pool can be: the name is long, has a slash, an `@` or a control
+    /// character, or is empty.
+    pub fn image(&self, name: &str) -> Result<RbdPlace> {
+        if !fits(name) || name.contains(['/', '@']) {
+            return Err(Error::Refused(format!("{name:?}: no image is called so")));
+        }
+        Ok(RbdPlace { image: name.to_owned(), ..self.place.clone() })
+    }
+
+    /// The same pool, by a name that holds in every directory.
+    ///
+    /// # Errors
+    /// The working directory is not known.
+    pub fn absolute(self) -> std::io::Result<Self> {
+        Ok(Self { place: self.place.absolute()? })
+    }
+}
+
+impl fmt::Display for RbdPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
+}
+
+/// What stands behind the scheme, and the configuration; `None` for what does not begin with
+/// `rbd:`.
+fn split(name: &Path) -> Option<(&[u8], Option<&[u8]>)> {
+    let rest = name.as_os_str().as_bytes().strip_prefix(SCHEME)?;
+    Some(match rest.iter().position(|byte| *byte == b'@') {
+        Some(at) => (rest.get(..at)?, Some(rest.get(at + 1..)?)),
+        None => (rest, None),
+    })
+}
+
+/// Can a pool, a namespace or an image be called so?
+fn fits(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
 /// Does this name an image, if perhaps one that cannot be?

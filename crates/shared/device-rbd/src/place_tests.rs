@@ -54,3 +54,35 @@ fn one_image_by_two_configurations() {
     let absolute = parsed("rbd:p/i@conf").absolute().unwrap();
     assert!(absolute.conf.unwrap().is_absolute());
 }
+
+#[test]
+fn a_pool_is_named_by_what_ends_with_a_slash() {
+    let pool = |name: &str| RbdPool::parse(Path::new(name));
+    for name in ["rbd:p/", "rbd:p/n/", "rbd:p/@/etc/c", "rbd:p/n/@c"] {
+        let parsed = pool(name).unwrap().unwrap();
+        assert_eq!(parsed.to_string(), name);
+        let image = parsed.image("i").unwrap();
+        let with_image = name
+            .split_once('@')
+            .map_or_else(|| format!("{name}i"), |(before, conf)| format!("{before}i@{conf}"));
+        assert_eq!(image.to_string(), with_image);
+        assert_eq!(image.pool(), parsed);
+        assert_eq!(RbdPlace::parse(Path::new(&image.to_string())).unwrap().unwrap(), image);
+    }
+    for name in ["rbd:/", "rbd:p//", "rbd:p/n/m/", "rbd:p/@", "rbd:p\n/"] {
+        assert!(pool(name).unwrap().is_err(), "{name:?}");
+    }
+    for name in ["rbd:p/i", "rbd:p", "/p/", "p/", "rbd:p/i@/etc/"] {
+        assert!(pool(name).is_none(), "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_a_client_says_leads_to_no_other_pool() {
+    let pool = RbdPool::parse(Path::new("rbd:p/")).unwrap().unwrap();
+    let long = "n".repeat(256);
+    for name in ["", "n/i", "/i", "i@/tmp/mine", "@", "i\n", &long] {
+        assert!(pool.image(name).is_err(), "{name:?}");
+    }
+    assert!(pool.image(&long[1..]).is_ok() && pool.image(".i.making").is_ok());
+}

@@ -1,6 +1,9 @@
 //! What is tried.
 
 mod deaths;
+mod grown;
+mod logs;
+mod pools;
 mod refusals;
 mod served;
 mod takeover;
@@ -12,13 +15,18 @@ use siftfs_rig::place::Result;
 pub type Case = fn(&Stage<'_>) -> Result<()>;
 
 /// All cases, by name, in their order.
-pub const ALL: [(&str, Case); 13] = [
+pub const ALL: [(&str, Case); 18] = [
     ("refusals", refusals::refusals),
     ("no-cluster", refusals::no_cluster),
     ("osds", deaths::osds),
     ("everything", deaths::everything),
     ("server", deaths::server),
     ("log-apart", deaths::log_apart),
+    ("grown", grown::grown),
+    ("grown-apart", grown::grown_apart),
+    ("pool", pools::pool),
+    ("served-pool", pools::served_pool),
+    ("private-logs", logs::private_logs),
     ("stopped", takeover::stopped),
     ("gone", takeover::gone),
     ("short-entry", takeover::short_entry),

@@ -23,7 +23,7 @@ use crate::show::output::{complain, say};
 use crate::show::progress::Display;
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
-use siftfs_placement::{Address, StripePlace, is_at_target, is_rbd, principal};
+use siftfs_placement::{Address, StripePlace, is_at_target, is_rbd, parts_of, principal};
 use siftfs_remote::{Trust, transport_to};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -128,9 +128,16 @@ pub fn mount(a: &Mount) -> Outcome {
 /// Refuses logs of programs beside what has no path of this machine, and logs that would die with
 /// it beside a volume that does not.
 fn refuse_logs_beside(a: &Mount, options: &Options) -> Result<(), String> {
-    if is_rbd(&a.volume) && options.file_logs != FileLogs::None {
+    let on_cluster = parts_of(&a.volume).iter().any(|part| is_rbd(part));
+    if on_cluster && options.file_logs != FileLogs::None && !options.log_may_die {
         let what = "private logs in files die with this machine, and the newest fsyncs of programs with \
-                    them, while the volume lives on the cluster: say private_logs=daemon";
+                    them, while the volume lives on the cluster: say private_logs=daemon, or that they may \
+                    (log_may_die)";
+        return Err(what.into());
+    }
+    if on_cluster && options.file_logs == FileLogs::Beside {
+        let what = "private_logs=on: logs in files lie beside the volume, which is on the cluster: say in \
+                    which directory (private_logs=/DIR)";
         return Err(what.into());
     }
     let beside = options.file_logs == FileLogs::Beside && is_at_target(&principal(&a.volume));

@@ -397,7 +397,8 @@ pub struct Succession {
 #[derive(Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// The volume, or a directory of volumes, each of which is served by its name
+    /// The volume; or a directory or a pool (rbd:POOL/) of volumes, each of which is served by its
+    /// name
     pub volume: PathBuf,
     /// Where programs reach it: unix:PATH, tcp:HOST:PORT, or rdma:HOST:PORT, where what crosses is
     /// not encrypted; may be given several times
@@ -433,6 +434,10 @@ pub struct Serve {
     /// or on a unix socket's path
     #[arg(long, value_name = "ADDRESS", value_parser = crate::daemon::metrics_server::Address::parse)]
     pub metrics: Option<crate::daemon::metrics_server::Address>,
+    /// Of a directory or a pool: close a volume that nobody has used for so long, and open it again
+    /// for the next client; 0 never closes one; default: 300
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub close_after: Option<u64>,
     /// Data that is kept in memory of each volume, at least 8M; default: 256M, of which the volumes
     /// of a directory have equal shares
     #[arg(long, value_name = "SIZE", value_parser = crate::options::given::parse_cache)]

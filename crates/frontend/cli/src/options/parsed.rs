@@ -22,6 +22,8 @@ pub struct Options {
     pub mount: MountOptions,
     /// Where logs of its programs lie, if they may have any.
     pub file_logs: FileLogs,
+    /// Logs of programs may lie on this machine while the volume lies on a cluster.
+    pub log_may_die: bool,
     /// How what these programs write is taken in.
     pub ingest: How,
     /// The directory of the volume that is mounted, from the volume's root; `None`: that root.

@@ -4,7 +4,7 @@
 use crate::options::target;
 use crate::show::failure::{Failure, USAGE};
 use siftfs_fuse::says_dead;
-use siftfs_placement::{BytePlace, RbdPlace, StripePlace};
+use siftfs_placement::{BytePlace, RbdPlace, RbdPool, StripePlace};
 use std::path::{Path, PathBuf};
 
 /// The place of a record area, by a path that holds everywhere.
@@ -32,6 +32,18 @@ pub fn volume(given: &Path) -> Result<PathBuf, Failure> {
     let each = |member: &PathBuf| target::named(member)?.map_or_else(|| full(member), Ok);
     let members = stripes.members().iter().map(each);
     Ok(StripePlace::new(members.collect::<Result<_, _>>()?).name())
+}
+
+/// The name of the pool `given`, by a path that holds everywhere; `None` if it names something
+/// else.
+///
+/// # Errors
+/// It names no pool. Whether one is there shows when it is asked for its images.
+pub fn pool(given: &Path) -> Result<Option<PathBuf>, Failure> {
+    let Some(pool) = RbdPool::parse(given) else { return Ok(None) };
+    let pool = pool.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let absolute = pool.absolute().map_err(|e| Failure::about(given, e))?;
+    Ok(Some(absolute.to_string().into()))
 }
 
 /// The name of one device, by a path that holds everywhere.

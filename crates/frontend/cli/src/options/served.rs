@@ -108,6 +108,10 @@ pub fn refuse(lists: &[String], options: &Options) -> Result<(), String> {
              with private_logs=daemon that process makes durable what programs write",
         ),
         (
+            options.log_may_die,
+            "log_may_die: logs in files belong to the process that has the volume open; leave it out",
+        ),
+        (
             options.mount.write_cache == WriteCache::Writeback,
             "write_cache=writeback: other sessions of the server would not see what the kernel holds back; \
              leave it out",

@@ -75,6 +75,7 @@ fn options_of_the_volume_are_refused_by_name() {
         ("nodiscard", "nodiscard"),
         ("log=/x", "log"),
         ("private_logs=on", "private_logs"),
+        ("log_may_die", "log_may_die"),
         ("write_cache=writeback", "writeback"),
         ("noatime", "noatime"),
         ("service=unix:/x", "service"),

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 const VOLUMES_HELP: &str = "\
 A directory of volumes is a directory with files that are volumes, and `siftfs serve DIRECTORY` serves all of them. \
-Logs, members of striped volumes, and files whose names begin with a dot are no volumes of it.";
+Logs, members of striped volumes, and files whose names begin with a dot are no volumes of it. A pool of a cluster \
+(rbd:POOL/, rbd:POOL/NAMESPACE/) is the same with images, each of which is named as rbd:POOL/IMAGE.";
 
 const GROW_HELP: &str = "\
-Nobody may have the volume open. A crash at any step leaves the volume with its old or its new size, and growing may be \
+Nobody may have the volume open. Its file or image becomes as long as --size says. A crash at any step leaves the volume with its old or its new size, and growing may be \
 tried again. The log of a volume that holds its own moves behind its old end, so the volume has to grow by the length of \
 its log at least. How far a volume can grow in place was settled when its file system was made: to the next multiple \
 of 8 GiB of the file system, because that is what its table of group descriptors has room for. A volume is not made smaller.";
@@ -27,9 +28,9 @@ pub struct Volumes {
 /// What `siftfs volumes` does.
 #[derive(Subcommand)]
 pub enum VolumesCommand {
-    /// Show the volumes of a directory, those in use among them
+    /// Show the volumes of a directory or a pool, those in use among them
     List(ListVolumes),
-    /// Make a volume in a new file, which has its name when it is whole
+    /// Make a volume in a new file or on a new image, which has its name when it is whole
     Create(CreateVolume),
     /// Remove a volume that nobody uses, with all of its files
     Remove(RemoveVolume),
@@ -40,7 +41,7 @@ pub enum VolumesCommand {
 /// `siftfs volumes list`.
 #[derive(Args)]
 pub struct ListVolumes {
-    /// The directory
+    /// The directory, or a pool (rbd:POOL/)
     pub dir: PathBuf,
     /// As JSON
     #[arg(long)]
@@ -50,7 +51,7 @@ pub struct ListVolumes {
 /// `siftfs volumes create`.
 #[derive(Args)]
 pub struct CreateVolume {
-    /// The new file, such as DIRECTORY/NAME
+    /// The new file, such as DIRECTORY/NAME, or a new image, rbd:POOL/IMAGE
     pub volume: PathBuf,
     /// Whole size, such as 2G
     #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
@@ -75,7 +76,7 @@ pub struct CreateVolume {
 /// `siftfs volumes remove`.
 #[derive(Args)]
 pub struct RemoveVolume {
-    /// The volume's file
+    /// The volume's file or image
     pub volume: PathBuf,
     /// Report as JSON
     #[arg(long)]

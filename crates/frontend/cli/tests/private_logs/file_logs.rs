@@ -218,3 +218,22 @@ fn a_log_goes_with_its_session() {
     drop(file);
     s.umount();
 }
+
+/// A volume on a cluster outlives this machine: logs that do not are refused beside it, unless the
+/// mount says that they may die.
+#[test]
+fn logs_that_may_die_are_named_so_beside_a_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().to_str().unwrap();
+    let mount =
+        |volume: &str, options: &str| siftfs(&["mount", "--fake", volume, at, "-o", options]);
+    for volume in ["rbd:p/i", "stripe:rbd:p/i,rbd:p/j"] {
+        for logs in ["private_logs=/logs", "private_logs=on"] {
+            mount(volume, logs).fails(2, &["log_may_die"]);
+        }
+        mount(volume, "private_logs=on,log_may_die").fails(2, &["in which directory"]);
+        for good in ["private_logs=/logs,log_may_die", "private_logs=daemon", "log_may_die"] {
+            mount(volume, good).ok();
+        }
+    }
+}

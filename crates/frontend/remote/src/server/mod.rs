@@ -7,6 +7,7 @@ mod identity;
 mod lends;
 mod notices;
 mod outbox;
+mod places;
 mod process;
 mod proofs;
 mod reception;
@@ -19,8 +20,9 @@ mod standby;
 mod tenure;
 
 pub use bounds::{bounded, bounded_machine};
-pub use reception::{Directory, Reception};
-pub use returning::{Before, Begins, FileShelf, Shelf, VolumeEpoch, note_epoch};
+pub use places::MOST_VOLUMES;
+pub use reception::{Directory, Reception, Visit};
+pub use returning::{Before, Begins, BookFile, BookStore, VolumeEpoch, note_epoch};
 pub use secret::Secret;
 pub use standby::turn_away;
 pub use tenure::Tenure;
@@ -166,6 +168,8 @@ pub struct Server {
     ending: AtomicBool,
     /// Listeners that are served.
     serving: AtomicUsize,
+    /// Connections that came by another door, and are there or on their way.
+    visits: AtomicUsize,
     clients: Arc<Clients>,
     keeper: Arc<Keeper>,
     /// Of clients that are away.
@@ -201,7 +205,7 @@ impl Server {
         before: Before,
     ) -> Result<Arc<Self>> {
         let (counters, logged, data, lending, ending, serving, own) = Default::default();
-        let (keeper, terms) = Default::default();
+        let (keeper, terms, visits) = Default::default();
         let executors = Executors::new(execution);
         let seals = Arc::new(secret::seals(before.secret.as_ref())?);
         let clients = Arc::new(Clients::new(volume.uuid(), before)?);
@@ -216,6 +220,7 @@ impl Server {
             lending,
             ending,
             serving,
+            visits,
             clients,
             keeper,
             terms,
@@ -330,6 +335,12 @@ impl Server {
         end_sessions(self.clients.take_earlier());
         self.sync()?;
         self.clients.ended()
+    }
+
+    /// Does nobody use the volume by this server, and does nobody come back who did? Connections of
+    /// [`Server::serve`] and [`Server::attend`] do not count, those of a [`Reception`] do.
+    pub fn is_unused(&self) -> bool {
+        self.visits.load(Ordering::SeqCst) == 0 && self.clients.are_none()
     }
 
     /// Serves one connection in the calling thread, until its session is over. The connection may

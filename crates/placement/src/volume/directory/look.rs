@@ -1,6 +1,6 @@
 //! Looking at a file that may be a volume, without any lock and without a write.
 
-use super::{ListedVolume, VolumeState};
+use super::listed::{ListedVolume, VolumeState};
 use crate::volume::files::io;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, is_hosted};
@@ -58,18 +58,29 @@ pub(super) fn looked_at(path: &Path) -> Result<Option<ListedVolume>> {
     let mut file = options.open(path).map_err(|e| io("open", path, &e))?;
     let size = file.seek(SeekFrom::End(0)).map_err(|e| io("look at", path, &e))?;
     let device = Looked { file, size };
-    if is_member(&device)? {
+    let used = is_hosted(path).map_err(|e| io("look at", path, &e))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    looked_at_device(&device, &name, used)
+}
+
+/// What is on a device, as a volume that is called `name`; `None` if no volume is there. `used`: a
+/// process has it, and may change it while it is looked at.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn looked_at_device(
+    device: &dyn Device,
+    name: &str,
+    used: bool,
+) -> Result<Option<ListedVolume>> {
+    if is_member(device)? {
         return Ok(None);
     }
-    let used = is_hosted(path).map_err(|e| io("look at", path, &e))?;
-    let found = match read_headers(&device) {
-        Ok(view) => Found::of(&view),
-        Err(error) => match Found::without_header(&device, error)? {
-            Some(found) => found,
-            None => return Ok(None),
-        },
+    let found = match read_headers(device) {
+        Ok(view) => Some(Found::of(&view)),
+        Err(error) => Found::without_header(device, error)?,
     };
-    Ok(Some(found.listed(path, size, used)))
+    Ok(found.map(|found| found.listed(name, device.size(), used)))
 }
 
 /// What was found in a volume.
@@ -88,9 +99,9 @@ impl Found {
     }
 
     /// Where no header was found, `error` says why: a volume with its log elsewhere has none here.
-    fn without_header(device: &Looked, error: Error) -> Result<Option<Self>> {
+    fn without_header(device: &dyn Device, error: Error) -> Result<Option<Self>> {
         let mut bytes = [0; 1024];
-        if device.size >= 2048 {
+        if device.size() >= 2048 {
             device.read(1024, &mut bytes)?;
         }
         let area = AreaSuper::parse(&bytes);
@@ -108,7 +119,7 @@ impl Found {
         }
     }
 
-    fn listed(self, path: &Path, bytes: u64, used: bool) -> ListedVolume {
+    fn listed(self, name: &str, bytes: u64, used: bool) -> ListedVolume {
         let problem = self.problem.filter(|_| !used);
         let state = match (&problem, self.clean) {
             _ if used => VolumeState::Used,
@@ -117,7 +128,7 @@ impl Found {
             (None, false) => VolumeState::Dirty,
         };
         ListedVolume {
-            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: name.to_owned(),
             bytes,
             area_bytes: self.area.map(|area| area.len),
             uuid: self.uuid.as_ref().map(show_uuid),

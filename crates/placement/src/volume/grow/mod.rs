@@ -12,7 +12,7 @@ mod relocate;
 
 use crate::mount::open::Volume;
 use crate::options::{OpenOptions, Progress, Shortage};
-use crate::volume::files::io;
+use crate::storage;
 use crate::volume::layout::down;
 use crate::volume::marker;
 use crate::volume::media::open_media;
@@ -56,10 +56,10 @@ struct Plan {
     header: Option<StaticHeader>,
 }
 
-/// Grows the volume on the file or block device `path`, which nobody has open, to `size` bytes. A
-/// file becomes that long; a block device has to be, and `None` is all of it. A dirty volume is
-/// recovered first. After a crash at any step the volume has its old or its new size and all of its
-/// files; it is the larger one durably when this returns.
+/// Grows the volume on the file, image or block device `path`, which nobody has open, to `size`
+/// bytes. A file or an image becomes that long; a block device has to be, and `None` is all of what
+/// is there. A dirty volume is recovered first. After a crash at any step the volume has its old or
+/// its new size and all of its files; it is the larger one durably when this returns.
 ///
 /// # Errors
 /// Refused if the volume is in use, striped or at a target, would not be larger, or cannot become
@@ -80,15 +80,14 @@ pub fn grow(
                     serves it";
         return Err(Error::Refused(what.into()));
     }
-    let meta = std::fs::metadata(path).map_err(|e| io("look at", path, &e))?;
-    let longer = size.map(down).filter(|size| meta.is_file() && *size != meta.len());
-    let prepared = match longer {
-        Some(size) => lengthen(path, size, meta.len(), opts, progress)?,
+    let becomes_longer = storage::can_become_longer(path)?;
+    let prepared = match size.map(down).filter(|_| becomes_longer) {
+        Some(size) => lengthen(path, size, opts, progress)?,
         None => false,
     };
     let opened = open_media(path, opts)?;
     let have = opened.media.area.size();
-    if let Some(size) = size.filter(|size| !meta.is_file() && *size != have) {
+    if let Some(size) = size.filter(|size| !becomes_longer && *size != have) {
         return Err(Error::Refused(format!(
             "the device has {have} bytes, and a volume is grown to its device's end: not to {size}"
         )));
@@ -132,23 +131,23 @@ pub fn grow_on(
     })
 }
 
-/// Makes the volume's file `size` bytes long, once it is known that the volume can be grown to
-/// that; says whether it had to be recovered. The volume is found as before: by the end of its file
-/// system, because the end of its file is another one now.
-fn lengthen(
-    path: &Path,
-    size: u64,
-    have: u64,
-    opts: &OpenOptions,
-    progress: Progress<'_>,
-) -> Result<bool> {
+/// Makes the volume's file or image `size` bytes long, once it is known that the volume can be
+/// grown to that; says whether it had to be recovered. The volume is found as before: by the end of
+/// its file system, because the end of its file is another one now. One that has this length is
+/// left alone.
+fn lengthen(path: &Path, size: u64, opts: &OpenOptions, progress: Progress<'_>) -> Result<bool> {
+    let media = open_media(path, opts)?.media;
+    let have = media.area.size();
     if size < have {
         return Err(Error::Refused(format!(
-            "the volume's file has {have} bytes: it can be grown, and not made shorter"
+            "what the volume lies on has {have} bytes: it can be grown, and not made shorter"
         )));
     }
+    if size == have {
+        return Ok(false);
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let mut volume = Volume::read(open_media(path, opts)?.media, true)?;
+    let mut volume = Volume::read(media, true)?;
     let recovered = !volume.recover(&clock, opts, progress)?.clean;
     if let Some(blocks) = cut_off(&volume, have)? {
         area::grow_area(&volume, &clock, opts, blocks)?;
@@ -167,9 +166,7 @@ fn lengthen(
     }
     let reserved = header.reserved();
     drop(volume);
-    let file = std::fs::OpenOptions::new().write(true).open(path);
-    let longer = file.and_then(|file| file.set_len(size).and_then(|()| file.sync_all()));
-    longer.map_err(|e| io("lengthen", path, &e))?;
+    storage::lengthen(path, size)?;
     if reserved {
         reserve_blocks(path, size)?;
     }

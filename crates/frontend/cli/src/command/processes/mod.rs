@@ -5,5 +5,6 @@ pub mod device;
 pub mod directory;
 pub mod health;
 pub mod key;
+mod rooms;
 pub mod serve;
 mod standby;

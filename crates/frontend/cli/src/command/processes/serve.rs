@@ -1,7 +1,8 @@
 //! `siftfs serve`: a volume for programs that reach it by a socket.
 
 use crate::command::mount::LATE_FORGETS;
-use crate::command::processes::directory::Rooms;
+use crate::command::processes::directory::{self, CLOSE_AFTER};
+use crate::command::processes::rooms::Rooms;
 use crate::command::processes::standby;
 use crate::command::volume::{name_of, open_options_by};
 use crate::daemon::allocator::one_heap;
@@ -22,7 +23,7 @@ use crate::options::target;
 use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use crate::show::progress::Display;
-use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, Whom, books_of_clients};
+use siftfs_placement::{Address, Dial, LocalVolume, ServicePlace, Shelf, Whom, books_of_clients};
 use siftfs_proto::Reply;
 use siftfs_remote::{Listener, Server, TransportOptions, Trust, transport};
 use siftfs_status::{RuntimeStatus, State, Status};
@@ -47,9 +48,9 @@ pub fn serve(a: &Serve) -> Outcome {
     let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
-    let path = match target::named(&a.volume)? {
-        Some(named) => named,
-        None => place::volume(&a.volume)?,
+    let path = match (target::named(&a.volume)?, place::pool(&a.volume)?) {
+        (Some(named), _) | (None, Some(named)) => named,
+        (None, None) => place::volume(&a.volume)?,
     };
     limits::check_files([&*path].into_iter().chain(a.parts.log.as_deref()))?;
     limits::left().iter().for_each(output::complain);
@@ -73,16 +74,21 @@ pub fn serve(a: &Serve) -> Outcome {
             thread::sleep(POLL);
         }
     };
-    if path.is_dir() {
+    if Shelf::is_at(&path) {
         if watched.is_some() {
-            let what = "--metrics: of a volume alone, and not of a directory of them";
+            let what = "--metrics: of a volume alone, and not of several";
             return Err(Failure::plain(what).with_code(USAGE));
         }
-        let rooms = Rooms::open(a, &path)?;
+        let rooms = directory::open(a, &path)?;
         announce_all(a, &rooms, &listeners)?;
-        let closed = rooms.serve(listeners, over);
+        let close_after = Duration::from_secs(a.close_after.unwrap_or(CLOSE_AFTER));
+        let closed = directory::serve(&rooms, listeners, close_after, over);
         drop(memory);
         return closed;
+    }
+    if a.close_after.is_some() {
+        let what = "--close-after is for a directory or a pool of volumes, and this is one volume";
+        return Err(Failure::about(&a.volume, what).with_code(USAGE));
     }
     watched.iter().for_each(|listener| serve_metrics(listener, &board));
     let opened = match a.succession.standby {
@@ -209,7 +215,7 @@ fn announce(a: &Serve, volume: &LocalVolume, listeners: &[Listener]) -> Result<(
     Ok(())
 }
 
-/// The same of a directory's volumes, which clients call by their names.
+/// The same of a directory's or a pool's volumes, which clients call by their names.
 fn announce_all(a: &Serve, rooms: &Rooms, listeners: &[Listener]) -> Result<(), Failure> {
     let names = rooms.names();
     names.iter().try_for_each(|(name, uuid)| say_where(a, name, uuid, listeners))?;

@@ -135,6 +135,15 @@ pub const OPTIONS: &[MountOption] = &[
             Ok(())
         },
     ),
+    flag(
+        "log_may_die",
+        "off",
+        "private logs in files may lie on this machine, in private_logs=/DIR, while the volume lies on \
+         a cluster: with the machine dies what programs have synced into them, and the volume is opened \
+         by recover --discard-log",
+        &[("log_may_die", true)],
+        |o, may| o.log_may_die = may,
+    ),
     value("threads=N", "2", "threads that stay ready to read a request, 1 to 64", |o, v| {
         let threads = v.number(1, 64)?;
         o.mount.threads = usize::try_from(threads).expect("at most 64");

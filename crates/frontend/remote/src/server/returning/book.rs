@@ -5,8 +5,8 @@
 //! them anew. The first record that is damaged is the end: what was written behind it was not
 //! answered to anybody.
 
+use super::book_store::BookStore;
 use super::epochs::VolumeEpoch;
-use super::shelf::Shelf;
 use siftfs_base::{InodeNr, Lsn, Result, crc32c, crc32c_append};
 use siftfs_proto::{Carried, ORIGIN_SLOTS, Recovered};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ pub(in crate::server) struct Part {
 
 /// A book that is being written.
 pub(in crate::server) struct Book {
-    shelf: Arc<dyn Shelf>,
+    store: Arc<dyn BookStore>,
     length: u64,
     volume: [u8; 16],
 }
@@ -196,11 +196,11 @@ fn parse(bytes: &[u8], volume: [u8; 16]) -> Vec<(u64, Part)> {
 impl Book {
     /// What the servers before have written down, the newest one last; nothing if nothing is there,
     /// or what is there is no book of this volume.
-    pub fn read(shelf: &dyn Shelf, volume: [u8; 16]) -> Vec<(u64, Part)> {
-        match shelf.read(LONGEST + 1) {
+    pub fn read(store: &dyn BookStore, volume: [u8; 16]) -> Vec<(u64, Part)> {
+        match store.read(LONGEST + 1) {
             // A part of what was found would be taken for all of it.
             Ok(Some(bytes)) if bytes.len() as u64 > LONGEST => {
-                tracing::warn!(?shelf, "the book of clients is too long");
+                tracing::warn!(?store, "the book of clients is too long");
                 Vec::new()
             }
             Ok(bytes) => bytes.map_or_else(Vec::new, |bytes| parse(&bytes, volume)),
@@ -215,12 +215,16 @@ impl Book {
     /// there is replaced when the new one is durable.
     ///
     /// # Errors
-    /// Those of the shelf.
-    pub fn write(shelf: Arc<dyn Shelf>, volume: [u8; 16], parts: &[(u64, Part)]) -> Result<Self> {
+    /// Those of the store.
+    pub fn write(
+        store: Arc<dyn BookStore>,
+        volume: [u8; 16],
+        parts: &[(u64, Part)],
+    ) -> Result<Self> {
         let mut bytes = head(volume).to_vec();
         parts.iter().for_each(|(instance, part)| part.put(*instance, &mut bytes));
-        shelf.replace(&bytes)?;
-        Ok(Self { shelf, length: bytes.len() as u64, volume })
+        store.replace(&bytes)?;
+        Ok(Self { store, length: bytes.len() as u64, volume })
     }
 
     /// A client is about to be told that it has a session.
@@ -262,7 +266,7 @@ impl Book {
 
     /// Nobody needs it any more.
     pub fn remove(self) -> Result<()> {
-        self.shelf.remove()
+        self.store.remove()
     }
 
     /// Is it time to write it anew?
@@ -272,13 +276,13 @@ impl Book {
 
     /// As [`Book::write`], in its place.
     pub fn rewrite(&mut self, parts: &[(u64, Part)]) -> Result<()> {
-        *self = Self::write(self.shelf.clone(), self.volume, parts)?;
+        *self = Self::write(self.store.clone(), self.volume, parts)?;
         Ok(())
     }
 
     fn add(&mut self, records: &[u8]) -> Result<()> {
         self.length += records.len() as u64;
-        self.shelf.append(records)
+        self.store.append(records)
     }
 }
 

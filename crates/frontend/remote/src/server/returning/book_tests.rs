@@ -1,4 +1,4 @@
-use super::super::shelf::FileShelf;
+use super::super::book_store::BookFile;
 use super::*;
 
 const VOLUME: [u8; 16] = *b"0123456789abcdef";
@@ -19,17 +19,17 @@ fn part() -> Part {
     }
 }
 
-fn shelf(dir: &tempfile::TempDir) -> Arc<dyn Shelf> {
-    Arc::new(FileShelf::new(dir.path().join("clients").join("book")))
+fn store(dir: &tempfile::TempDir) -> Arc<dyn BookStore> {
+    Arc::new(BookFile::new(dir.path().join("clients").join("book")))
 }
 
 #[test]
 fn a_book_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = shelf(&dir);
-    assert_eq!(Book::read(&*shelf, VOLUME), []);
+    let store = store(&dir);
+    assert_eq!(Book::read(&*store, VOLUME), []);
     let mut book =
-        Book::write(shelf.clone(), VOLUME, &[(1, part()), (2, Part::default())]).unwrap();
+        Book::write(store.clone(), VOLUME, &[(1, part()), (2, Part::default())]).unwrap();
     book.client(5).unwrap();
     book.client(6).unwrap();
     book.gone(5).unwrap();
@@ -38,20 +38,20 @@ fn a_book_is_read_as_it_was_written() {
     book.mark(12, 13).unwrap();
     let own =
         Part { clients: [6].into(), durable: 11, marks: [(12, 14)].into(), ..Part::default() };
-    assert_eq!(Book::read(&*shelf, VOLUME), [(1, part()), (2, own.clone())]);
+    assert_eq!(Book::read(&*store, VOLUME), [(1, part()), (2, own.clone())]);
     let carried = Carried { number: 6, lsn: Lsn(70), ino: 14 };
     let mut replies = Recovered { epoch: own.epoch.number, ..Recovered::default() };
     replies.note(3, 5, carried);
     book.ended(&replies).unwrap();
     let ended = Part { ended: true, found: Some(replies), ..own };
-    assert_eq!(Book::read(&*shelf, VOLUME), [(1, part()), (2, ended)]);
-    assert_eq!(Book::read(&*shelf, [1; 16]), [], "another volume's");
+    assert_eq!(Book::read(&*store, VOLUME), [(1, part()), (2, ended)]);
+    assert_eq!(Book::read(&*store, [1; 16]), [], "another volume's");
     book.rewrite(&[(3, part())]).unwrap();
     book.client(9).unwrap();
     let clients = [7, 8, 9].into();
-    assert_eq!(Book::read(&*shelf, VOLUME), [(3, Part { clients, ..part() })]);
+    assert_eq!(Book::read(&*store, VOLUME), [(3, Part { clients, ..part() })]);
     book.remove().unwrap();
-    assert_eq!(Book::read(&*shelf, VOLUME), []);
+    assert_eq!(Book::read(&*store, VOLUME), []);
 }
 
 /// The last record was torn by a crash, or bytes have changed: what is before counts, and nothing
@@ -59,10 +59,10 @@ fn a_book_is_read_as_it_was_written() {
 #[test]
 fn a_damaged_record_is_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = shelf(&dir);
-    drop(Book::write(shelf.clone(), VOLUME, &[(1, part()), (2, part())]).unwrap());
-    let bytes = shelf.read(u64::MAX).unwrap().unwrap();
-    let all = Book::read(&*shelf, VOLUME);
+    let store = store(&dir);
+    drop(Book::write(store.clone(), VOLUME, &[(1, part()), (2, part())]).unwrap());
+    let bytes = store.read(u64::MAX).unwrap().unwrap();
+    let all = Book::read(&*store, VOLUME);
     for len in 0..bytes.len() {
         let some = parse(&bytes[..len], VOLUME);
         assert!(some.len() <= all.len());
@@ -81,13 +81,13 @@ fn a_damaged_record_is_the_end() {
 #[test]
 fn a_shelf_that_cannot_be_used_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = FileShelf::new(dir.path());
-    let error = shelf.read(10).unwrap_err().to_string();
+    let store = BookFile::new(dir.path());
+    let error = store.read(10).unwrap_err().to_string();
     assert!(error.contains(&dir.path().display().to_string()), "{error}");
-    shelf.append(b"more").unwrap_err();
-    shelf.remove().unwrap_err();
-    assert_eq!(Book::read(&shelf, VOLUME), []);
-    let file = FileShelf::new(dir.path().join("book"));
+    store.append(b"more").unwrap_err();
+    store.remove().unwrap_err();
+    assert_eq!(Book::read(&store, VOLUME), []);
+    let file = BookFile::new(dir.path().join("book"));
     file.append(b"more").unwrap_err();
     file.remove().unwrap();
     file.replace(b"all").unwrap();

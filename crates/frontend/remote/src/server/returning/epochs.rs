@@ -3,7 +3,7 @@
 //! (`docs/design/lost-server.md`, "The book").
 
 use super::book::{Book, Part};
-use super::shelf::Shelf;
+use super::book_store::BookStore;
 use siftfs_base::Result;
 use siftfs_proto::Recovered;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Begins<'a> {
 ///
 /// # Errors
 /// The book cannot be written: the epoch must not begin.
-pub fn note_epoch(book: &Arc<dyn Shelf>, begins: Begins<'_>) -> Result<()> {
+pub fn note_epoch(book: &Arc<dyn BookStore>, begins: Begins<'_>) -> Result<()> {
     let mut parts = Book::read(&**book, begins.volume);
     let Some((_, newest)) = parts.last_mut() else {
         if begins.found.is_none() {

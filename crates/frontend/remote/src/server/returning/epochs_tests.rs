@@ -1,7 +1,7 @@
 //! Servers die at every step between the death of one before and their own part of the book.
 
 use super::super::book::{Book, Part};
-use super::super::shelf::FileShelf;
+use super::super::book_store::BookFile;
 use super::*;
 use siftfs_base::Lsn;
 use siftfs_proto::Carried;
@@ -21,24 +21,24 @@ fn found() -> Recovered {
     found
 }
 
-fn shelf(path: &Path) -> Arc<dyn Shelf> {
-    Arc::new(FileShelf::new(path))
+fn store(path: &Path) -> Arc<dyn BookStore> {
+    Arc::new(BookFile::new(path))
 }
 
 /// The book of a server that has died in epoch 4, with one client.
 fn dead(dir: &tempfile::TempDir) -> PathBuf {
     let path = dir.path().join("book");
     let part = Part { clients: [7].into(), epoch: epoch(4, 40), ..Part::default() };
-    Book::write(shelf(&path), VOLUME, &[(1, part)]).unwrap();
+    Book::write(store(&path), VOLUME, &[(1, part)]).unwrap();
     path
 }
 
 fn begins(path: &Path, last: VolumeEpoch, next: VolumeEpoch, found: Option<&Recovered>) {
-    note_epoch(&shelf(path), Begins { volume: VOLUME, last, next, found }).unwrap();
+    note_epoch(&store(path), Begins { volume: VOLUME, last, next, found }).unwrap();
 }
 
 fn newest(path: &Path) -> Part {
-    Book::read(&*shelf(path), VOLUME).pop().unwrap().1
+    Book::read(&*store(path), VOLUME).pop().unwrap().1
 }
 
 /// What a server in this epoch has of the one that died in epoch 4.
@@ -113,12 +113,12 @@ fn nothing_is_written_for_nobody() {
     begins(&path, epoch(5, 50), epoch(6, 60), None);
     assert!(newest(&path).blind && newest(&path).fits(epoch(6, 60)));
     let part = Part { clients: [7].into(), ended: true, ..Part::default() };
-    Book::write(shelf(&path), VOLUME, &[(1, part.clone())]).unwrap();
+    Book::write(store(&path), VOLUME, &[(1, part.clone())]).unwrap();
     begins(&path, epoch(4, 40), epoch(5, 50), Some(&found()));
     assert_eq!(newest(&path), part);
     assert!(part.fits(epoch(77, 7)));
-    shelf(&path).remove().unwrap();
-    shelf(&path).remove().unwrap();
+    store(&path).remove().unwrap();
+    store(&path).remove().unwrap();
     assert!(!path.exists());
 }
 
@@ -131,7 +131,7 @@ fn a_book_that_cannot_be_written_is_an_error() {
     std::fs::create_dir(path.with_extension("new")).unwrap();
     let (last, next, found) = (epoch(4, 40), epoch(5, 50), found());
     let begins = Begins { volume: VOLUME, last, next, found: Some(&found) };
-    let error = note_epoch(&shelf(&path), begins).unwrap_err().to_string();
+    let error = note_epoch(&store(&path), begins).unwrap_err().to_string();
     assert!(error.contains(&path.display().to_string()), "{error}");
     assert!(newest(&path).found.is_none());
 }

@@ -2,18 +2,18 @@
 //! (`docs/design/lost-server.md`).
 
 mod book;
+mod book_store;
 mod calls;
 mod client;
 mod epochs;
 mod keeper;
 mod sessions;
-mod shelf;
 mod state;
 
+pub use book_store::{BookFile, BookStore};
 pub(super) use calls::{Promise, answer_again, comes_after_all, file_of, is_of_file, promise};
 pub use epochs::{Begins, VolumeEpoch, note_epoch};
 pub(super) use keeper::{Keeper, make_durable};
-pub use shelf::{FileShelf, Shelf};
 
 use super::Secret;
 use super::identity::Whose;
@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub struct Before {
     /// Where the book is; without one, nothing survives the server.
-    pub book: Option<Arc<dyn Shelf>>,
+    pub book: Option<Arc<dyn BookStore>>,
     /// The secret by which the server knows again what it, or one before it, has granted to clients
     /// whose callers are checked.
     pub secret: Option<Secret>,
@@ -60,7 +60,7 @@ pub(super) struct Clients {
     epoch: VolumeEpoch,
     volume: [u8; 16],
     /// Where the book is.
-    shelf: Option<Arc<dyn Shelf>>,
+    store: Option<Arc<dyn BookStore>>,
     /// What servers before wrote down, the oldest first.
     past: Vec<(u64, Part)>,
     newest: AtomicU64,
@@ -123,9 +123,9 @@ impl Clients {
     /// The book cannot be written.
     pub fn new(volume: [u8; 16], before: Before) -> Result<Self> {
         let instance = draw()?;
-        let Before { book: shelf, epoch, recovered, .. } = before;
-        let mut parts = shelf.as_deref().map_or_else(Vec::new, |shelf| Book::read(shelf, volume));
-        let mut is_unknown = parts.is_empty() && shelf.is_some() && recovered;
+        let Before { book: store, epoch, recovered, .. } = before;
+        let mut parts = store.as_deref().map_or_else(Vec::new, |store| Book::read(store, volume));
+        let mut is_unknown = parts.is_empty() && store.is_some() && recovered;
         if let Some((_, newest)) = parts.last_mut() {
             match newest.fits(epoch) {
                 true => {
@@ -150,8 +150,8 @@ impl Clients {
         let own = Part { clients, epoch, blind: is_unknown, ..Part::default() };
         parts.push((instance, own));
         // One for nobody is not written before there is somebody.
-        let book = match &shelf {
-            Some(shelf) if parts.len() > 1 => Some(Book::write(shelf.clone(), volume, &parts)?),
+        let book = match &store {
+            Some(store) if parts.len() > 1 => Some(Book::write(store.clone(), volume, &parts)?),
             _ => None,
         };
         parts.pop();
@@ -174,7 +174,7 @@ impl Clients {
             instance,
             epoch,
             volume,
-            shelf,
+            store,
             past: parts,
             newest,
             open,
@@ -194,11 +194,11 @@ impl Clients {
         (state.until, state.latest) = (now + GRACE, now + 2 * GRACE);
         // Also for nobody: a server that finds none knows that there may have been clients.
         if state.book.is_none()
-            && let Some(shelf) = &self.shelf
+            && let Some(store) = &self.store
         {
             let (epoch, blind) = (self.epoch, state.is_unknown);
             let part = Part { epoch, blind, ..Part::default() };
-            match Book::write(shelf.clone(), self.volume, &[(self.instance, part)]) {
+            match Book::write(store.clone(), self.volume, &[(self.instance, part)]) {
                 Ok(book) => state.book = Some(book),
                 Err(error) => tracing::warn!(%error, "the book of clients cannot be written yet"),
             }
@@ -261,9 +261,9 @@ impl Clients {
     }
 
     fn write_down(&self, state: &mut State, client: u64) -> Result<()> {
-        match (&mut state.book, &self.shelf) {
+        match (&mut state.book, &self.store) {
             (Some(book), _) => book.client(client),
-            (None, Some(shelf)) => {
+            (None, Some(store)) => {
                 let part = Part {
                     clients: [client].into(),
                     durable: state.durable,
@@ -272,7 +272,7 @@ impl Clients {
                     ..Part::default()
                 };
                 let parts = [(self.instance, part)];
-                state.book = Some(Book::write(shelf.clone(), self.volume, &parts)?);
+                state.book = Some(Book::write(store.clone(), self.volume, &parts)?);
                 Ok(())
             }
             (None, None) => Ok(()),
@@ -516,6 +516,14 @@ impl Clients {
         let mut state = self.lock();
         state.forget(Instant::now());
         std::mem::take(&mut state.gone)
+    }
+
+    /// Is no client known that may come back: is each of them forgotten, and none waited for?
+    pub fn are_none(&self) -> bool {
+        let mut state = self.lock();
+        state.look();
+        state.forget(Instant::now());
+        state.clients.is_empty() && state.expected.is_empty()
     }
 
     /// Waits until nobody comes back any more, or until `over`.

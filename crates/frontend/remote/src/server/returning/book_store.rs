@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A place for the book of one volume. One process at a time writes there: the one that has the
 /// volume.
-pub trait Shelf: Debug + Send + Sync {
+pub trait BookStore: Debug + Send + Sync {
     /// The first `limit` bytes of what lies there; `None` if nothing does.
     ///
     /// # Errors
@@ -34,9 +34,9 @@ pub trait Shelf: Debug + Send + Sync {
 
 /// A file of this machine.
 #[derive(Clone, Debug)]
-pub struct FileShelf(PathBuf);
+pub struct BookFile(PathBuf);
 
-impl FileShelf {
+impl BookFile {
     /// The file at this path. It, and the directories that it lies in, need not be there.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
@@ -47,7 +47,7 @@ impl FileShelf {
     }
 }
 
-impl Shelf for FileShelf {
+impl BookStore for BookFile {
     fn read(&self, limit: u64) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let read = File::open(&self.0).and_then(|file| file.take(limit).read_to_end(&mut bytes));
