@@ -4,7 +4,7 @@ mod deaths;
 mod refusals;
 mod takeover;
 
-use crate::stage::Stage;
+use siftfs_rbd_tests::stage::Stage;
 use siftfs_rig::place::Result;
 
 /// A case.
