@@ -199,19 +199,29 @@ fn jobs(programs: usize, raws: usize) -> Vec<Job> {
     ours.chain(raw).collect()
 }
 
-/// One operation of each job after the other, again and again: what disturbs this machine in one
-/// moment disturbs all of them alike. Microseconds of each, by job.
+/// The numbers below `count` in an order that chance gives.
+fn shuffled(count: usize, rng: &mut Rng) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        let other = usize::try_from(rng.below(last as u64 + 1)).unwrap_or(last);
+        order.swap(last, other);
+    }
+    order
+}
+
+/// One operation of each job after the other, again and again, each time in another order: what
+/// disturbs this machine in one moment disturbs all of them alike, and none comes always behind
+/// the same other one. Microseconds of each, by job.
 fn turns(
     plan: &Plan,
-    jobs: &[Job],
+    (jobs, rng): (&[Job], &mut Rng),
     programs: &mut [Program],
     raws: &mut [Raw],
 ) -> Result<Vec<Vec<f64>>> {
     let (mut all, mut data) = (vec![Vec::new(); jobs.len()], vec![0; 2 * BLOCK]);
     let (start, time) = (Instant::now(), plan.time() * u32::try_from(jobs.len()).unwrap_or(1));
-    for first in 0.. {
-        for n in 0..jobs.len() {
-            let at = (first + n) % jobs.len();
+    while start.elapsed() < time {
+        for at in shuffled(jobs.len(), rng) {
             let begun = Instant::now();
             match jobs[at] {
                 Job::Ours(which, kind) => programs[which].once(KINDS[kind], &mut data[..BLOCK]),
@@ -219,9 +229,6 @@ fn turns(
             }
             .map_err(|e| Failed(format!("{:?}: {e}", jobs[at])))?;
             all[at].push(begun.elapsed().as_secs_f64() * 1e6);
-        }
-        if start.elapsed() >= time {
-            break;
         }
     }
     Ok(all)
@@ -233,10 +240,10 @@ fn rounds(plan: &Plan, programs: &mut [Program], raws: &mut [Raw]) -> Result<Num
         volumes: programs.iter().map(|_| Default::default()).collect(),
         raws: raws.iter().map(|_| Default::default()).collect(),
     };
-    let jobs = jobs(programs.len(), raws.len());
+    let (jobs, mut rng) = (jobs(programs.len(), raws.len()), Rng::new(1));
     for round in 0..plan.rounds {
         eprintln!("round {} of {}", round + 1, plan.rounds);
-        for (job, times) in jobs.iter().zip(turns(plan, &jobs, programs, raws)?) {
+        for (job, times) in jobs.iter().zip(turns(plan, (&jobs, &mut rng), programs, raws)?) {
             match *job {
                 Job::Ours(which, kind) => numbers.volumes[which][kind].time(times),
                 Job::Raw(which, n) => numbers.raws[which][n].time(times),
@@ -256,7 +263,11 @@ fn side(name: &str, tally: &Tally) -> Side {
     Side { name: name.into(), numbers: tally.p50.clone(), note: tally.note() }
 }
 
-fn row(kind: usize, volume: (&Path, &[Tally]), raw: (&Path, &[Tally])) -> Row {
+/// An image's name, and its numbers.
+type Named<'a> = (&'a Path, &'a [Tally]);
+
+/// The row of a kind: a volume beside a raw image, and beside the first volume if it is another.
+fn row(kind: usize, volume: Named<'_>, raw: Named<'_>, first: Option<Named<'_>>) -> Row {
     let ours = &volume.1[kind];
     let counted = |what: &str, rounds: &[f64], most: f64| Compared {
         what: what.into(),
@@ -275,6 +286,10 @@ fn row(kind: usize, volume: (&Path, &[Tally]), raw: (&Path, &[Tally])) -> Row {
             target,
         ));
         sides.push(side(write.name, tally));
+    }
+    if let Some((name, tallies)) = first {
+        let what = format!("to the same on {}", name.display());
+        compared.push(Compared::ratio(&what, &ours.p50, &tallies[kind].p50, None));
     }
     compared.push(counted("writes that an fsync waits for", &ours.waited, 1.0));
     if !ours.osds.is_empty() {
@@ -316,12 +331,13 @@ pub fn measure(plan: &Plan) -> Result<Output> {
     for (volume, raw) in which.iter().enumerate() {
         let of_volume = (&*plan.volume[volume], &numbers.volumes[volume][..]);
         let of_raw = (&*images[*raw], &numbers.raws[*raw][..]);
-        rows.extend((0..KINDS.len()).map(|kind| row(kind, of_volume, of_raw)));
+        let first = (volume > 0).then_some((&*plan.volume[0], &numbers.volumes[0][..]));
+        rows.extend((0..KINDS.len()).map(|kind| row(kind, of_volume, of_raw, first)));
     }
     let below = "medians of the rounds' median times, with quartiles. A volume is open in this program, without a \
                  mount; a raw write is one by the same library. An fsync is one durable write and no flush: the \
-                 cluster answers a write when all replicas have it. One operation of each kind follows the other, so that \
-                 all are disturbed alike";
+                 cluster answers a write when all replicas have it. One operation of each kind follows the other, in an \
+                 order that changes, so that all are disturbed alike";
     Ok(show(&rows, below))
 }
 

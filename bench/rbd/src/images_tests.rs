@@ -37,3 +37,19 @@ fn every_kind_of_every_image_has_its_turn() {
     assert_eq!(all.len(), 2 * KINDS.len() + RAW.len());
     assert_eq!((all[0], all[5], all[8]), (Job::Ours(0, 0), Job::Ours(1, 2), Job::Raw(0, 2)));
 }
+
+#[test]
+fn an_order_has_each_job_once_and_is_another_one_each_time() {
+    let mut rng = Rng::new(1);
+    let orders: Vec<_> = (0..50).map(|_| shuffled(6, &mut rng)).collect();
+    for order in &orders {
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
+    }
+    // Each job comes at the begin at some time, and at the end.
+    for job in 0..6 {
+        assert!(orders.iter().any(|order| order[0] == job), "{job}");
+        assert!(orders.iter().any(|order| order[5] == job), "{job}");
+    }
+}

@@ -17,6 +17,8 @@ pub struct Moment {
 pub struct Tally {
     /// The median time, in microseconds.
     pub p50: Vec<f64>,
+    /// The mean time, in microseconds.
+    pub mean: Vec<f64>,
     /// What 99 of 100 took at most, in microseconds.
     pub p99: Vec<f64>,
     /// Writes that a caller waited for, at the volume's device.
@@ -48,6 +50,7 @@ impl Tally {
         all.sort_by(f64::total_cmp);
         let at = |part: usize| all.get(all.len() * part / 100).copied().unwrap_or_default();
         self.p50.push(at(50));
+        self.mean.push(all.iter().sum::<f64>() / all.len().max(1) as f64);
         self.p99.push(at(99));
     }
 
@@ -71,10 +74,10 @@ impl Tally {
 
     /// For people: what lies beside the times.
     pub fn note(&self) -> String {
-        let [p99, waited, kib, all, osds] =
-            [&self.p99, &self.waited, &self.kib, &self.all, &self.osds]
+        let [mean, p99, waited, kib, all, osds] =
+            [&self.mean, &self.p99, &self.waited, &self.kib, &self.all, &self.osds]
                 .map(|numbers| Spread::of(numbers).median);
-        let mut note = format!("p99 {p99:.0} us");
+        let mut note = format!("mean {mean:.0} us, p99 {p99:.0} us");
         if !self.waited.is_empty() {
             note += &format!("; waited for {waited:.2} writes of {kib:.1} KiB in all");
         }

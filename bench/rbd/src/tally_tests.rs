@@ -32,8 +32,8 @@ fn counts_by_operation() {
 fn the_middle_of_a_rounds_times() {
     let mut tally = Tally::default();
     tally.time((0..200).rev().map(f64::from).collect());
-    assert_eq!((tally.p50[0], tally.p99[0]), (100.0, 198.0));
-    assert!(tally.note().starts_with("p99 198 us"), "{}", tally.note());
+    assert_eq!((tally.p50[0], tally.mean[0], tally.p99[0]), (100.0, 99.5, 198.0));
+    assert!(tally.note().starts_with("mean 100 us, p99 198 us"), "{}", tally.note());
     tally.time(Vec::new());
     assert_eq!(tally.p50[1], 0.0);
 }
