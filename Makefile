@@ -164,7 +164,7 @@ bench:
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # Volumes on a Ceph cluster that runs on this machine's loopback, beside writes to its images by Ceph's own library.
-# BENCH="fsync --rounds 15"; BENCH="log-apart --slow-iops 1500".
+# BENCH="fsync --rounds 15"; BENCH="log-apart --slow-iops 400".
 bench-rbd: check-env
 	scripts/install-deps.sh rbd
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-rbd-bench --features siftfs-cli/rbd

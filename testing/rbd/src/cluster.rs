@@ -21,7 +21,8 @@ pub struct Cluster {
 
 impl Cluster {
     /// Makes a cluster in `dir`, and waits until it works. With `iops`, the pool `slow` is on OSDs
-    /// of its own, whose reads, and whose writes, of the disk together are at most this many in a second.
+    /// of its own, whose reads, and whose writes, of the disk together are at most this many in a
+    /// second.
     ///
     /// # Errors
     /// What does not start, in words.
