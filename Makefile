@@ -40,7 +40,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick pages test test-long test-modes test-guest test-rbd test-apps integrations bench-integrations bench fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick pages test test-long test-modes test-guest test-rbd test-apps integrations bench-integrations bench bench-rbd fuzz fuzz-keep pressure kills users intruders deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -162,6 +162,13 @@ bench:
 	scripts/check-environment.sh
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-preload -p siftfs-bench -p siftfs-ceto-bench -p siftfs-coinpurse-bench -p siftfs-compound-bench -p siftfs-nicfs-bench -p siftfs-remote-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
+
+# Volumes on a Ceph cluster that runs on this machine's loopback, beside writes to its images by Ceph's own library.
+# BENCH="fsync --rounds 15"; BENCH="log-apart --slow-iops 400".
+bench-rbd: check-env
+	scripts/install-deps.sh rbd
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-rbd-bench --features siftfs-cli/rbd
+	"$(BUILT)/siftfs" bench rbd $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, the readers of ioctls' arguments, logs that
 # programs leave, and messages of both protocols, each for so many seconds. What a corpus in the repository has is read

@@ -69,6 +69,8 @@ if [ "${1:-}" = rbd ]; then
     need ceph-osd ceph-osd
     need ceph ceph-common
     need rbd ceph-common
+    # For bench/rbd, which a test runs.
+    need db_bench rocksdb-tools
 fi
 if [ "${1:-}" = bench ]; then
     need db_bench rocksdb-tools

@@ -1,13 +1,15 @@
 #!/bin/bash
 # A cluster of Ceph on this machine's loopback, for tests: one monitor and three OSDs, with keys (cephx).
 #
-#     cluster.sh up DIR            make it, or start what of it does not run; DIR/ceph.conf is its configuration
-#     cluster.sh pid DIR NAME      the process of mon.a, osd.0, osd.1 or osd.2
+#     cluster.sh up DIR [IOPS]     make it, or start what of it does not run; DIR/ceph.conf is its configuration
+#     cluster.sh pid DIR NAME      the process of mon.a, osd.0, osd.1 and so on
 #     cluster.sh down DIR          end all of it; DIR keeps what it has
 #
 # Of the product is the key of client.sift alone (DIR/sift.keyring), with what `profile rbd` gives and no more. The
-# pools are `slow` and `fast`, both on the same OSDs. Everything lies in DIR, on sparse files. PORT=16900: the first of
-# the ports that it takes.
+# pools are `slow` and `fast`, both on the same OSDs. When a cluster is made with IOPS, `slow` is on three OSDs of its
+# own, whose processes together make at most IOPS reads and IOPS writes per second at the disk: the bound is one of the
+# kernel's controller blkio (cgroup v1). Everything lies in DIR, on sparse files. PORT=16900: the first of the ports that
+# it takes.
 set -euo pipefail
 what=${1:?up, pid or down}
 mkdir -p "${2:?a directory}"
@@ -15,6 +17,11 @@ dir=$(cd "$2" && pwd)
 conf=$dir/ceph.conf
 port=${PORT:-16900}
 osds=(0 1 2)
+# The disk's bound on the OSDs of a pool of slow devices, and these.
+iops=$(cat "$dir/iops" 2>/dev/null) || iops=${3:-}
+slow=()
+[ "$what" = pid ] || [ -z "$iops" ] || slow=(3 4 5)
+group=/sys/fs/cgroup/blkio/siftfs-slow-$port
 
 fail() { echo "cluster.sh: $*" >&2; exit 1; }
 # Sockets lie in the directory, and a socket's path is short.
@@ -31,9 +38,25 @@ process() {
 # Starts the daemon NAME, which goes to the background by itself.
 launch() {
     process "$1" >/dev/null && return
-    local kind=${1%.*} id=${1#*.}
-    "ceph-$kind" -i "$id" -c "$conf" --pid-file "$dir/run/$1.pid" </dev/null >>"$dir/$1.out" 2>&1 ||
+    local kind=${1%.*} id=${1#*.} join=
+    case " ${slow[*]} " in *" $id "*) [ "$kind" = osd ] && join=$group/cgroup.procs ;; esac
+    # A process is born in the group of the one that starts it.
+    ( [ -z "$join" ] || echo "$BASHPID" >"$join"
+      exec "ceph-$kind" -i "$id" -c "$conf" --pid-file "$dir/run/$1.pid" </dev/null >>"$dir/$1.out" 2>&1 ) ||
         { tail -5 "$dir/$1.out" >&2; fail "$1 does not start"; }
+}
+
+# The group of the slow OSDs, with its bound on the disk that DIR lies on.
+bound() {
+    local disk part
+    [ -e /sys/fs/cgroup/blkio/blkio.throttle.write_iops_device ] ||
+        fail "slow OSDs need the controller blkio of cgroup v1 at /sys/fs/cgroup/blkio"
+    part=/sys/dev/block/$(findmnt -no MAJ:MIN -T "$dir" | tr -d " ")
+    [ -e "$part/partition" ] && part=$(realpath "$part")/..
+    disk=$(cat "$part/dev")
+    mkdir -p "$group"
+    for way in read write; do echo "$disk $iops" >"$group/blkio.throttle.${way}_iops_device"; done
+    echo "$iops" >"$dir/iops"
 }
 
 configure() {
@@ -120,9 +143,21 @@ make_osd() {
     touch "$dir/osd$1/made"
 }
 
+# Each pool's OSDs are of a class of its name, where they are not the same.
+classes() {
+    [ ${#slow[@]} -gt 0 ] || return 0
+    ask osd crush set-device-class fast "${osds[@]/#/osd.}" >/dev/null
+    ask osd crush set-device-class slow "${slow[@]/#/osd.}" >/dev/null
+}
+
 make_pools() {
+    local pool rule=
     for pool in slow fast; do
-        ask osd pool create "$pool" 8 8 replicated >/dev/null
+        if [ ${#slow[@]} -gt 0 ]; then
+            rule=on-$pool
+            ask osd crush rule create-replicated "$rule" default osd "$pool" >/dev/null
+        fi
+        ask osd pool create "$pool" 8 8 replicated $rule >/dev/null
         ask osd pool application enable "$pool" rbd >/dev/null
     done
     ask auth get-or-create client.sift mon 'profile rbd' osd 'profile rbd pool=slow, profile rbd pool=fast' \
@@ -134,25 +169,34 @@ up() {
     mkdir -p "$dir/run"
     [ -f "$conf" ] || configure
     [ -d "$dir/mon/store.db" ] || make_monitor
+    [ ${#slow[@]} = 0 ] || bound
     launch mon.a
-    for n in "${osds[@]}"; do
+    local n all=("${osds[@]}" "${slow[@]}")
+    for n in "${all[@]}"; do
         [ -f "$dir/osd$n/made" ] || make_osd "$n" || fail "osd.$n is not made: $(tail -3 "$dir/mkfs.out")"
     done
-    for n in "${osds[@]}"; do launch "osd.$n"; done
-    for _ in $(seq 300); do
-        ask osd stat -f json | grep -q '"num_up_osds":3' && break
+    for n in "${all[@]}"; do launch "osd.$n"; done
+    for _ in $(seq 600); do
+        ask osd stat -f json | grep -q "\"num_up_osds\":${#all[@]}," && break
         sleep 0.1
     done
-    ask osd stat | grep -q '3 up' || fail "not all OSDs are up: $(ask osd stat)"
-    [ -f "$dir/made" ] || make_pools
+    ask osd stat | grep -q "${#all[@]} up" || fail "not all OSDs are up: $(ask osd stat)"
+    [ -f "$dir/made" ] || { classes; make_pools; }
 }
 
 down() {
-    for name in osd.0 osd.1 osd.2 mon.a; do
+    local name
+    for name in "${osds[@]/#/osd.}" "${slow[@]/#/osd.}" mon.a; do
+        [ "$name" != osd. ] || continue
         pid=$(process "$name") || continue
         kill "$pid"
         for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
         kill -9 "$pid" 2>/dev/null || true
+    done
+    # The kernel takes a group away when its last process is gone.
+    for _ in $(seq 100); do
+        [ -d "$group" ] && ! rmdir "$group" 2>/dev/null || break
+        sleep 0.1
     done
 }
 

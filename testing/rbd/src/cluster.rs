@@ -20,11 +20,19 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster in `dir`, and waits until it works.
-    pub fn make(dir: &Path) -> Result<Self> {
+    /// Makes a cluster in `dir`, and waits until it works. With `iops`, the pool `slow` is on OSDs
+    /// of its own, whose reads, and whose writes, of the disk together are at most this many in a
+    /// second.
+    ///
+    /// # Errors
+    /// What does not start, in words.
+    pub fn make(dir: &Path, iops: Option<u32>) -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster.sh");
         let cluster = Self { script, dir: dir.to_owned() };
-        cluster.up()?;
+        let iops = iops.map(|iops| iops.to_string());
+        let mut words = vec!["up"];
+        words.extend(iops.as_deref());
+        cluster.call(&words)?;
         Ok(cluster)
     }
 
@@ -36,6 +44,11 @@ impl Cluster {
     /// The cluster's configuration.
     pub fn conf(&self) -> PathBuf {
         self.dir.join("ceph.conf")
+    }
+
+    /// Where its daemons' sockets for administrators are ([`crate::osd_counts`]).
+    pub fn sockets(&self) -> PathBuf {
+        self.dir.join("run")
     }
 
     /// Kills a daemon, and waits until its process is gone.
@@ -55,8 +68,8 @@ impl Cluster {
     }
 
     fn call(&self, words: &[&str]) -> Result<String> {
-        let (what, name) = words.split_first().ok_or_else(|| Failed("no command".into()))?;
-        run(&self.script, &[&[*what, arg(&self.dir)?], name].concat())
+        let (what, rest) = words.split_first().ok_or_else(|| Failed("no command".into()))?;
+        run(&self.script, &[&[*what, arg(&self.dir)?], rest].concat())
     }
 }
 

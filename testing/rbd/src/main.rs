@@ -2,14 +2,10 @@
 //! its daemons and of SiftFS's own processes.
 
 mod cases;
-mod cluster;
-mod ledger;
-mod servers;
-mod stage;
 
 use clap::Parser;
+use siftfs_rbd_tests::stage::Stage;
 use siftfs_rig::place::{Failed, Place, Result};
-use stage::Stage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

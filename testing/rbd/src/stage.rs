@@ -15,7 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A cluster with volumes on it.
 pub struct Stage<'a> {
+    /// Where everything lies.
     pub place: &'a Place,
+    /// The cluster.
     pub cluster: Cluster,
     /// How long a load goes on.
     pub time: Duration,
@@ -25,17 +27,36 @@ pub struct Stage<'a> {
 /// A volume that a process of its own has mounted.
 pub struct Mounted {
     daemon: Child,
+    /// Where it is mounted.
     pub dir: PathBuf,
     said: PathBuf,
 }
 
 impl<'a> Stage<'a> {
+    /// Makes a cluster in `place`. `program` is the `siftfs` command; without it, it is the one
+    /// beside this program.
+    ///
+    /// # Errors
+    /// What does not start, in words.
     pub fn new(place: &'a Place, program: Option<PathBuf>, time: Duration) -> Result<Self> {
+        Self::with_slow_devices(place, program, time, None)
+    }
+
+    /// As [`Stage::new`], with a pool `slow` of slow devices ([`Cluster::make`]).
+    ///
+    /// # Errors
+    /// What does not start, in words.
+    pub fn with_slow_devices(
+        place: &'a Place,
+        program: Option<PathBuf>,
+        time: Duration,
+        iops: Option<u32>,
+    ) -> Result<Self> {
         let own = std::env::current_exe().map_err(failed("own path"))?;
         let program = program.unwrap_or_else(|| own.with_file_name("siftfs"));
         let begun = Instant::now();
-        let cluster = Cluster::make(&place.path("ceph"))?;
-        println!("a cluster of three OSDs: {:.1} s", begun.elapsed().as_secs_f64());
+        let cluster = Cluster::make(&place.path("ceph"), iops)?;
+        eprintln!("a cluster of Ceph: {:.1} s", begun.elapsed().as_secs_f64());
         Ok(Self { place, cluster, time, program })
     }
 

@@ -1,8 +1,8 @@
 //! Deaths under a load: of OSDs, of everything, of the mount's own process.
 
-use crate::cluster::{MONITOR, OSDS};
-use crate::ledger::{Ledger, Seen, Writers};
-use crate::stage::{Mounted, Stage};
+use siftfs_rbd_tests::cluster::{MONITOR, OSDS};
+use siftfs_rbd_tests::ledger::{Ledger, Seen, Writers};
+use siftfs_rbd_tests::stage::{Mounted, Stage};
 use siftfs_rig::place::{Failed, Result, arg};
 use std::thread;
 use std::time::{Duration, Instant};

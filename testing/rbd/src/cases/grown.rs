@@ -1,7 +1,7 @@
 //! A volume on an image that grows, and whose growth is killed.
 
-use crate::ledger::Ledger;
-use crate::stage::{Stage, wait_until};
+use siftfs_rbd_tests::ledger::Ledger;
+use siftfs_rbd_tests::stage::{Stage, wait_until};
 use siftfs_rig::place::{Failed, Result, failed};
 use std::process::Stdio;
 use std::thread;

@@ -1,7 +1,7 @@
 //! Private logs in files of this machine, of a volume that a cluster has.
 
-use crate::ledger::Ledger;
-use crate::stage::{Mounted, Stage, is_refusal};
+use siftfs_rbd_tests::ledger::Ledger;
+use siftfs_rbd_tests::stage::{Mounted, Stage, is_refusal};
 use siftfs_rig::place::{Failed, Result, arg, failed};
 use std::fs;
 use std::time::Duration;

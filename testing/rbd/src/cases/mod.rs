@@ -8,7 +8,7 @@ mod refusals;
 mod served;
 mod takeover;
 
-use crate::stage::Stage;
+use siftfs_rbd_tests::stage::Stage;
 use siftfs_rig::place::Result;
 
 /// A case.

@@ -1,7 +1,7 @@
 //! Volumes that are made, served and removed as images of a pool.
 
-use crate::stage::{Stage, is_refusal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use siftfs_rbd_tests::stage::{Stage, is_refusal, wait_until};
 use siftfs_rig::place::{Failed, Result, arg, failed};
 use std::fs::{self, File};
 use std::process::{Child, Stdio};

@@ -1,6 +1,6 @@
 //! What cannot be had is refused, with one message that says why.
 
-use crate::stage::{Stage, is_refusal};
+use siftfs_rbd_tests::stage::{Stage, is_refusal};
 use siftfs_rig::place::{Failed, Result, arg};
 use std::fs;
 

@@ -1,9 +1,9 @@
 //! Servers of one volume, of which one has it and the others wait, and clients that know them all.
 
-use crate::ledger::{Ledger, Writers};
-use crate::servers::{Server, Servers};
-use crate::stage::{Mounted, Stage};
 use rustix::process::Signal;
+use siftfs_rbd_tests::ledger::{Ledger, Writers};
+use siftfs_rbd_tests::servers::{Server, Servers};
+use siftfs_rbd_tests::stage::{Mounted, Stage};
 use siftfs_rig::place::{Failed, Result, failed};
 use std::fs;
 use std::path::PathBuf;

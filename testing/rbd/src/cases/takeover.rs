@@ -1,8 +1,8 @@
 //! An owner that is stopped, and another one that takes its volume over.
 
-use crate::ledger::{Ledger, Writers};
-use crate::stage::{Mounted, Stage, is_refusal, succeed};
 use rustix::process::Signal;
+use siftfs_rbd_tests::ledger::{Ledger, Writers};
+use siftfs_rbd_tests::stage::{Mounted, Stage, is_refusal, succeed};
 use siftfs_rig::place::{Failed, Result, arg};
 use std::fs::{self, File};
 use std::process::Command;
