@@ -47,10 +47,12 @@ impl<'a> Servers<'a> {
         all.unwrap_or_default().join(",")
     }
 
+    /// The volume.
     pub fn volume(&self) -> &str {
         &self.volume
     }
 
+    /// The one of this number.
     pub fn at(&mut self, n: usize) -> &mut Server {
         &mut self.all[n]
     }

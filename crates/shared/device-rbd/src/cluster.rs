@@ -81,6 +81,8 @@ impl Cluster {
             // Then what is answered is on all replicas, and a flush waits for what is under way.
             (c"rbd_cache", c"false"),
             (c"rbd_blocklist_on_break_lock", c"true"),
+            // A replica may not know yet who was fenced. The successor has asked the primary.
+            (c"rbd_read_from_replica_policy", c"default"),
             (c"client_mount_timeout", PATIENCE),
             (c"rados_mon_op_timeout", PATIENCE),
             // What goes wrong is said once, by us.
