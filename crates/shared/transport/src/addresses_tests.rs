@@ -71,7 +71,7 @@ fn each_wrong_list_is_refused_with_its_reason() {
         ("unix:/a,unix:/a", "unix:/a is named twice"),
         ("unix:/a,tcp:b:1", "by the way that it comes"),
         ("tcp:b:1,unix:/a", "by the way that it comes"),
-        (&*long, "are more than 8"),
+        (&*long, ": 9 are more than 8"),
     ] {
         let said = text.parse::<Addresses>().map(|list| list.to_string());
         let said = said.expect_err(text).to_string();
@@ -92,7 +92,7 @@ fn each_wrong_list_is_refused_with_its_reason() {
         ("a,[::1:/v", "brackets"),
         ("a,[]:/v", "the host is missing"),
         ("a,b c:/v", "the host is missing"),
-        (&*many, "are more than 8"),
+        (&*many, ": 9 are more than 8"),
     ] {
         let said = served_by_hosts(text, 7400).expect_err(text).to_string();
         assert!(said.contains(why), "{text}: {said}");
