@@ -62,3 +62,16 @@ fn one_message_names_each_address_and_its_reason() {
     let error = one.first_that(|address| one.reach(address).map(drop)).unwrap_err();
     assert!(matches!(&error, Error::Link(why) if why == "tcp:a:1 is not dialed here"), "{error}");
 }
+
+/// A server that stands still is tried last, also if it answered before; where there is one alone, it
+/// is tried as before.
+#[test]
+fn one_that_says_nothing_is_tried_last() {
+    let several = ways("tcp:a:1,tcp:b:1,tcp:c:1");
+    assert_eq!(tried(&several, "tcp:c:1").1.as_deref(), Some("tcp:c:1"));
+    several.pass_by();
+    assert_eq!(tried(&several, "tcp:c:1").0, ["tcp:a:1", "tcp:b:1", "tcp:c:1"]);
+    let one = ways("tcp:a:1");
+    one.pass_by();
+    assert_eq!(tried(&one, "tcp:a:1").0, ["tcp:a:1"]);
+}
