@@ -9,6 +9,7 @@ use crate::mount::read_only;
 use crate::mount::remount::{Mark, Remounter};
 use crate::mount::served::book_of;
 use crate::options::{OpenOptions, Progress, Threads};
+use crate::storage::spare::NOT_SHARED;
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
 use crate::volume::members::Reached;
 use siftfs_base::{Clock, Error, Result};
@@ -17,7 +18,7 @@ use siftfs_device_target::{Target, TargetPlace};
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_runtime::{Endpoint, Push, Runtime};
-use siftfs_volume::Media;
+use siftfs_volume::{Media, SpareReport};
 use siftfs_wire::Urgency;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,6 +195,9 @@ impl LocalVolume {
         threads: Threads,
         progress: Progress<'_>,
     ) -> Result<Self> {
+        if opts.service.is_some() && volume.media.spare.is_some() {
+            return Err(Error::Refused(NOT_SHARED.into()));
+        }
         let report = volume.recover(&clock, opts, progress)?;
         if !report.clean {
             tracing::info!(?report, "the volume was recovered");
@@ -274,17 +278,24 @@ impl LocalVolume {
         self.opts.books.as_deref().map(|books| book_of(books, &self.uuid))
     }
 
+    /// Tells, at any time, how the log is that has a spare one; `None` for a log that has none, and
+    /// once the volume is closed.
+    pub fn spare_log(&self) -> impl Fn() -> Option<SpareReport> + Send + Sync + use<> {
+        let pair = self.media.pair.as_ref().map(Arc::downgrade);
+        move || pair.as_ref().and_then(Weak::upgrade).map(|pair| pair.report())
+    }
+
     /// Where the log is, if on a file or device of its own that was opened by path.
     pub fn log_path(&self) -> Option<&Path> {
         self.places.log.as_deref()
     }
 
-    /// Describes the devices: the area's, then those of a log elsewhere and of a record area. Does
+    /// Describes the devices: the area's, then those of a log elsewhere, of a spare one and of a record area. Does
     /// not wait for the volume.
     pub fn devices(&self) -> impl Fn() -> Vec<DeviceInfo> + Send + Sync + use<> {
-        let Media { area, log, bytes } = &self.media;
+        let Media { area, log, bytes, spare, .. } = &self.media;
         // When the volume is closed, they are gone.
-        let all: Vec<Weak<dyn Device>> = [Some(area), log.as_ref(), bytes.as_ref()]
+        let all: Vec<Weak<dyn Device>> = [Some(area), log.as_ref(), spare.as_ref(), bytes.as_ref()]
             .into_iter()
             .flatten()
             .map(Arc::downgrade)
@@ -446,7 +457,11 @@ impl LocalVolume {
             return self.pair.driver.stop();
         }
         let runtime = self.pair.runtime.clone();
-        let closed = runtime.make_writable().and_then(|()| close_pair(self.pair, self.clock.now()));
+        // From here on all of the log is on its own device again.
+        let home = self.media.pair.as_ref().map_or(Ok(()), |pair| pair.disarm());
+        let closed = home
+            .and_then(|()| runtime.make_writable())
+            .and_then(|()| close_pair(self.pair, self.clock.now()));
         // A Service that waits for room would keep the volume: it ends, and the next mount goes on.
         closed.inspect_err(|error| runtime.fail(error))?;
         // The header says clean; clearing the marker is what recovery would do now.
@@ -466,7 +481,11 @@ impl LocalVolume {
         }
         self.reached.close();
         self.pair.runtime.fail(&Error::Latched("abandoned".into()));
+        let log = self.media.pair.clone();
         self.leave();
+        if let Some(log) = log {
+            log.abandon();
+        }
     }
 
     fn leave(mut self) {

@@ -1,6 +1,8 @@
 //! Opening one device, whatever names it: a file or a block device of this machine, or an image of
 //! a cluster (`rbd:POOL/IMAGE`).
 
+pub(crate) mod spare;
+
 use crate::options::OpenOptions;
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive, open_for_service};
