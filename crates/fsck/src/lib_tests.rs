@@ -303,7 +303,7 @@ fn r16_log_and_area_must_belong_together() {
     let codes = |primary: &[u8; 1024], log: Option<&dyn Device>| {
         area.write(1024, primary, false).unwrap();
         BACKUPS[1..].iter().for_each(|at| area.write(*at, &with(None, true), false).unwrap());
-        check_on(Devices { area: &area, log, bytes: None })
+        check_on(Devices { area: &area, log, ..Devices::from(&area as &dyn Device) })
             .into_iter()
             .map(|f| f.code)
             .collect::<Vec<_>>()

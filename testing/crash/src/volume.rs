@@ -244,7 +244,7 @@ pub fn media_of<D: Divisible + 'static>(device: &Arc<D>, image: &Image) -> Media
 /// The devices, for a check.
 pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
     let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
-    siftfs_fsck::Devices { area: &*media.area, log, bytes }
+    siftfs_fsck::Devices { area: &*media.area, log, bytes, spare: media.pair.is_some() }
 }
 
 /// A device that breaks on purpose with these contents, and to which freed space is given back; a

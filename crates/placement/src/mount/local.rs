@@ -18,7 +18,8 @@ use siftfs_device_target::{Target, TargetPlace};
 use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_runtime::{Endpoint, Push, Runtime};
-use siftfs_volume::{Media, SpareReport};
+use siftfs_status::SpareInfo;
+use siftfs_volume::{LogPair, Media};
 use siftfs_wire::Urgency;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -280,9 +281,9 @@ impl LocalVolume {
 
     /// Tells, at any time, how the log is that has a spare one; `None` for a log that has none, and
     /// once the volume is closed.
-    pub fn spare_log(&self) -> impl Fn() -> Option<SpareReport> + Send + Sync + use<> {
+    pub fn spare_log(&self) -> impl Fn() -> Option<SpareInfo> + Send + Sync + use<> {
         let pair = self.media.pair.as_ref().map(Arc::downgrade);
-        move || pair.as_ref().and_then(Weak::upgrade).map(|pair| pair.report())
+        move || pair.as_ref().and_then(Weak::upgrade).map(|pair| told(&pair))
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.
@@ -493,6 +494,22 @@ impl LocalVolume {
             background.stop(&self.pair.runtime);
         }
         self.pair.driver.abandon();
+    }
+}
+
+/// A spare log, in the status report.
+fn told(pair: &LogPair) -> SpareInfo {
+    let report = pair.report();
+    SpareInfo {
+        path: pair.spare().describe().path,
+        state: report.state.text().into(),
+        stalls: report.stalls,
+        longest_ms: u64::try_from(report.longest.as_millis()).unwrap_or(u64::MAX),
+        batches: report.batches,
+        written_bytes: report.bytes,
+        lacking_bytes: report.lacking,
+        used_bytes: report.used,
+        total_bytes: report.len,
     }
 }
 

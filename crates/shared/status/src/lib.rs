@@ -13,7 +13,7 @@ mod link;
 mod runtime;
 mod service;
 
-pub use device::{ClusterInfo, DeviceInfo, Persists};
+pub use device::{ClusterInfo, DeviceInfo, Persists, SpareInfo};
 pub use io::{IoCounts, OriginCounts, RegionCounts};
 pub use latency::Distribution;
 pub use link::{Link, Remote};
@@ -42,6 +42,8 @@ pub struct Status {
     pub volume: String,
     /// Path of a log that lies elsewhere.
     pub log: Option<String>,
+    /// The spare log behind it, if there is one and the daemon has the volume itself.
+    pub spare_log: Option<SpareInfo>,
     /// Where the volume is mounted. This and what follows, down to `warnings`, is about one mount:
     /// the one that was asked about, or the oldest.
     pub dir: String,

@@ -200,6 +200,7 @@ impl Daemon {
             backlog: open.backlog(),
             waiting: open.waiting(),
             devices: open.devices(),
+            spare_log: open.spare_log(),
             server: open.server(),
         };
         let service = mounts.gate().before(open.service());

@@ -4,7 +4,7 @@
 //! else: what goes wrong with one is no other's affair.
 
 use crate::command::mount::LATE_FORGETS;
-use crate::options::args::Serve;
+use crate::options::args::{Parts, Serve};
 use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use siftfs_base::{Error, Result};
@@ -52,9 +52,11 @@ impl Rooms {
     /// # Errors
     /// The directory cannot be read, or an option is for single volumes.
     pub fn open(a: &Serve, dir: &Path) -> std::result::Result<Arc<Self>, Failure> {
-        if a.parts.log.is_some() || a.parts.record_area.is_some() || a.service.is_some() {
-            let what = "--log, --record-area and --service are for one volume, and this is a directory \
-                        of volumes";
+        let Parts { log, log_spare, record_area } = &a.parts;
+        let parts = log.is_some() || log_spare.is_some() || record_area.is_some();
+        if parts || a.service.is_some() {
+            let what = "--log, --log-spare, --record-area and --service are for one volume, and this is a \
+                        directory of volumes";
             return Err(Failure::about(dir, what).with_code(USAGE));
         }
         let found = list_volumes(dir).map_err(|e| Failure::about(dir, e))?;
