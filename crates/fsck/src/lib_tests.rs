@@ -310,6 +310,16 @@ fn r16_log_and_area_must_belong_together() {
     };
     let marked = with(Some(link), true);
     assert_eq!(codes(&marked, Some(&log)), Vec::<&str>::new());
+    // A spare log is needed to say more.
+    let spared = StaticHeader { incompat: header.incompat | INCOMPAT_SPARE_LOG, ..header.clone() };
+    let write = |header: &StaticHeader| {
+        header.header_offsets.iter().for_each(|base| {
+            log.write(*base, &header.encode_unchecked()[..], false).unwrap();
+        });
+    };
+    write(&spared);
+    assert_eq!(codes(&marked, Some(&log)), ["spare.missing"]);
+    write(&header);
     let older = AreaLink { epoch: siftfs_base::Epoch(KEY.epoch.0 - 1), ..link };
     assert_eq!(codes(&with(Some(older), true), Some(&log)), ["link.epoch"]);
     let other = AreaLink { volume: [0xee; 16], ..link };

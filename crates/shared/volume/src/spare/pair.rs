@@ -102,7 +102,8 @@ impl Shared {
             }
             let since = match (st.mode, st.hold) {
                 (Mode::First, _) if !st.closing => st.oldest().map(|since| (since, st.bound)),
-                (Mode::Spare, Hold::Since(since)) => Some((since, st.bound / 2)),
+                // Without room there is no other way but back.
+                (Mode::Spare, Hold::Since(since)) if !st.full => Some((since, st.bound / 2)),
                 _ => None,
             };
             let Some((since, bound)) = since else {
@@ -141,31 +142,25 @@ impl Shared {
         ops: &[WriteOp<'_>],
         durable: bool,
     ) -> Result<Option<(MutexGuard<'_, State>, Vec<u64>)>> {
-        let watched = self.lock().mode != Mode::Off;
-        let copies: Vec<_> = match watched {
-            true => ops.iter().map(|op| Arc::new(AlignedBuf::copy_of(op.data))).collect(),
-            false => Vec::new(),
-        };
+        let mut copies = Vec::new();
         let mut st = self.enter()?;
-        if st.mode == Mode::Off || !watched {
+        if st.mode != Mode::Off {
+            drop(st);
+            copies.extend(ops.iter().map(|op| Arc::new(AlignedBuf::copy_of(op.data))));
+            st = self.enter()?;
+        }
+        if st.mode == Mode::Off {
             return match st.holds_any() {
                 true => Err(refused("write", ops, libc::EROFS)),
                 false => Ok(None),
             };
         }
-        let whole = |op: &WriteOp<'_>| {
-            op.offset.is_multiple_of(BLOCK_BYTES) && op.data.len().is_multiple_of(BLOCK_SIZE)
-        };
-        let inside = |op: &WriteOp<'_>| {
-            let end = op.offset.checked_add(op.data.len() as u64);
-            end.is_some_and(|end| end <= st.slot.header.log_len) && !op.data.is_empty()
-        };
-        if !ops.iter().all(|op| whole(op) && inside(op)) {
+        assert_eq!(copies.len(), ops.len(), "nothing is written while the watch begins");
+        if !ops.iter().all(|op| fits(op, st.slot.header.log_len)) {
             return Err(refused("write", ops, libc::EINVAL));
         }
         let now = Instant::now();
-        let begun =
-            ops.iter().zip(copies).map(|(op, data)| st.write(op.offset, data, durable, now));
+        let begun = ops.iter().zip(copies).map(|(op, data)| st.write(op.offset, data, durable, now));
         let begun = begun.collect();
         self.told(&st);
         Ok(Some((st, begun)))
@@ -232,6 +227,14 @@ impl Shared {
             }
         }
     }
+}
+
+/// Is it of whole blocks of a log of `len` bytes?
+fn fits(op: &WriteOp<'_>, len: u64) -> bool {
+    let whole =
+        op.offset.is_multiple_of(BLOCK_BYTES) && op.data.len().is_multiple_of(BLOCK_SIZE);
+    let end = op.offset.checked_add(op.data.len() as u64);
+    whole && !op.data.is_empty() && end.is_some_and(|end| end <= len)
 }
 
 fn refused(op: &'static str, ops: &[WriteOp<'_>], errno: i32) -> Error {

@@ -255,3 +255,30 @@ fn callers_at_once_each_find_their_own() {
     back.open();
     (0..6).for_each(|number| assert_eq!(value(&*back.first, number), 120));
 }
+
+/// Without room callers wait for the first log, however slow it is, and go on there.
+///
+/// Seen to fail when a caller ends the wait although there is no room for what waits.
+#[test]
+fn a_full_spare_log_goes_back_to_a_slow_first_log() {
+    let rig = Rig::with_spare(siftfs_log::SPARE_FIRST + 4 * 4096);
+    let pair = rig.armed();
+    let gate = rig.stall(OpClass::Write);
+    pair.write(at(1), &block(1), true).unwrap();
+    std::thread::scope(|scope| {
+        let waits: Vec<_> = (2..6)
+            .map(|number| {
+                let pair = &pair;
+                scope.spawn(move || pair.write(at(number), &block(7), true))
+            })
+            .collect();
+        std::thread::sleep(BOUND * 2);
+        assert!(waits.iter().any(|wait| !wait.is_finished()), "there is room for two");
+        rig.device.set_flush_delay(BOUND);
+        rig.go_on(&gate);
+        waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap());
+    });
+    rig.device.set_flush_delay(std::time::Duration::ZERO);
+    pair.disarm().unwrap();
+    (2..6).for_each(|number| assert_eq!(value(&*rig.first, number), 7));
+}

@@ -6,7 +6,9 @@ use crate::format_headers;
 use crate::test_util as small;
 use siftfs_base::Epoch;
 use siftfs_device::{Device, Fault, FaultDevice, Gate, Image, OpClass, Part};
-use siftfs_log::{HEADER_LEN, INCOMPAT_EXTERNAL_LOG, INCOMPAT_SPARE_LOG, StaticHeader};
+use siftfs_log::{
+    HEADER_LEN, INCOMPAT_EXTERNAL_LOG, INCOMPAT_SPARE_LOG, SpareHeader, StaticHeader,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,14 @@ impl Rig {
         format_spare(&*rig.spare, &header(), LOG, 5).unwrap();
         rig.open().begin_epoch(small::KEY.epoch, 6).unwrap();
         rig.device.flush().unwrap();
+        rig
+    }
+
+    /// The same with a spare log of `len` bytes.
+    pub fn with_spare(len: u64) -> Self {
+        let rig = Self::new();
+        let header = SpareHeader { len, generation: 100, ..rig.open().header() };
+        rig.spare.write(0, &header.encode()[..], true).unwrap();
         rig
     }
 

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 /// Blocks that go to the first log at once, and that may lack when it is about to be gone back to.
 const ROUND: usize = 256;
+/// Rounds that are flushed together.
+const MOST_OWED: u32 = 16;
 
 type Work = fn(&Shared);
 
@@ -101,26 +103,41 @@ fn append(shared: &Shared) {
 /// Brings home what the spare device has, once the first one answers again, until it is stopped.
 fn bring_home(shared: &Shared) {
     let mut st = shared.lock();
+    // Rounds that owe a flush.
+    let mut owed = 0u32;
     while !st.stop {
         let due = st.mode == Mode::Spare && st.running == 0 && st.failed.is_none();
         if !due {
             st = shared.wait(&shared.changed, st);
             continue;
         }
-        st = match st.lacking() > ROUND && !st.full {
-            true => some(shared, st),
-            false => the_rest(shared, st),
+        let last = st.lacking() <= ROUND || st.full;
+        st = match (last, owed) {
+            // Others come meanwhile, so that the last flush has little to do.
+            (true, 1..) | (false, MOST_OWED) => outside(shared, st, || shared.first.flush()),
+            (false, _) => {
+                let blocks = st.take_lacking(ROUND);
+                outside(shared, st, || shared.copy(&blocks))
+            }
+            (true, 0) => the_rest(shared, st),
+        };
+        owed = match (last, owed) {
+            (true, _) | (false, MOST_OWED) => 0,
+            (false, rounds) => rounds + 1,
         };
         shared.tell_all();
     }
 }
 
-/// Some of the blocks, while others come.
-fn some<'a>(shared: &'a Shared, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    let blocks = st.take_lacking(ROUND);
+/// Does something in a device, while others come.
+fn outside<'a>(
+    shared: &'a Shared,
+    st: MutexGuard<'a, State>,
+    work: impl FnOnce() -> Result<()>,
+) -> MutexGuard<'a, State> {
     drop(st);
-    let result = shared.copy(&blocks);
-    st = shared.lock();
+    let result = work();
+    let mut st = shared.lock();
     if let Err(error) = result {
         st.fail(error);
     }
