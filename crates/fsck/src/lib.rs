@@ -211,10 +211,8 @@ impl Check<'_> {
         match (missing, unmarked) {
             (false, _) => {}
             (true, true) => self.warn("spare.missing", text),
-            (true, false) => self.error(
-                "spare.missing",
-                format!("{text}; it may hold what was made durable last"),
-            ),
+            (true, false) => self
+                .error("spare.missing", format!("{text}; it may hold what was made durable last")),
         }
         missing
     }

@@ -1,8 +1,8 @@
 //! fsyncs of several callers beside a log's device that stalls again and again, with all threads of
 //! a mounted volume.
 //!
-//! `SIFTFS_STALLS=SECONDS` makes it that long, with the usual bound of 100 ms and stalls of 2 s every
-//! 10 s; without it, it is short, and the bound is one that a busy machine can keep.
+//! `SIFTFS_STALLS=SECONDS` makes it that long, with the usual bound of 100 ms and stalls of 2 s
+//! every 10 s; without it, it is short, and the bound is one that a busy machine can keep.
 
 use siftfs_base::SystemClock;
 use siftfs_crash::open;

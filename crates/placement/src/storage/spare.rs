@@ -50,10 +50,14 @@ pub(crate) fn check_asked(opts: &MkfsOptions) -> Result<()> {
         return Ok(());
     }
     let what = match (&opts.log, opts.redo_lane) {
-        (None, _) => "a spare log is for a log on a file or device of its own (--log): one that lies with \
-                      the file system stalls with that",
-        (_, Some(_)) => "a volume with a redo lane is for a target, which opens no spare log: leave out one \
-                         of both",
+        (None, _) => {
+            "a spare log is for a log on a file or device of its own (--log): one that lies with \
+                      the file system stalls with that"
+        }
+        (_, Some(_)) => {
+            "a volume with a redo lane is for a target, which opens no spare log: leave out one \
+                         of both"
+        }
         _ => return Ok(()),
     };
     Err(Error::Refused(what.into()))
@@ -175,8 +179,10 @@ fn find_spare(volume: &Path, uuid: &[u8; 16]) -> Option<PathBuf> {
     beside.push(".spare");
     let wanted = |path: &PathBuf| {
         let opened = is_rbd(path) || fs::metadata(path).is_ok();
-        opened && storage::open(path, How::usual(Access::ReadOnly))
-            .is_ok_and(|device| header_of(&*device).is_some_and(|header| header.volume == *uuid))
+        opened
+            && storage::open(path, How::usual(Access::ReadOnly)).is_ok_and(|device| {
+                header_of(&*device).is_some_and(|header| header.volume == *uuid)
+            })
     };
     find::remembered_spare(uuid).into_iter().chain([beside.into()]).find(wanted)
 }

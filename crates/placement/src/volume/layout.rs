@@ -8,8 +8,9 @@ use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
     AreaLink, COMPAT_RESERVED, EpochKey, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG,
-    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, INCOMPAT_REDO_LANE, INCOMPAT_SPARE_LOG, JournalData, LaneEntry,
-    LaneMedium, MIN_REDO_LANE, OPEN_END, RECORD_AREA_LANE, RedoRegion, ServiceRecord, StaticHeader,
+    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, INCOMPAT_REDO_LANE, INCOMPAT_SPARE_LOG,
+    JournalData, LaneEntry, LaneMedium, MIN_REDO_LANE, OPEN_END, RECORD_AREA_LANE, RedoRegion,
+    ServiceRecord, StaticHeader,
 };
 use siftfs_volume::{
     AreaSuper, Media, RedoMedium, format_headers, format_record_area, format_spare,

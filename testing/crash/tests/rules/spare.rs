@@ -238,7 +238,7 @@ fn r16_a_lost_spare_log_is_given_up_with_the_log() {
 
 /// The log's device fails: the mount latches, and what was promised is there.
 ///
-/// Seen to fail when a failed flush of the log's device is taken for done.
+/// Seen to fail when a failed write of the log's device is taken for done as it is brought home.
 #[test]
 fn r21_a_log_that_fails_ends_all_promises() {
     let device = device();

@@ -135,15 +135,8 @@ fn failure(volume: &Path, daemon: &Daemon, silence: &Silence) -> Failure {
 
 /// What was said of the new mount, as `-o` has it, with paths that hold everywhere.
 fn words(a: &Mount, options: &Options) -> Vec<String> {
-    let paths = [
-        "log",
-        "log_spare",
-        "record_area",
-        "service",
-        "service_fallback",
-        "log_file",
-        "log_level",
-    ];
+    let paths =
+        ["log", "log_spare", "record_area", "service", "service_fallback", "log_file", "log_level"];
     let named = |word: &String| paths.contains(&word.split('=').next().unwrap_or_default());
     let mut words = remount::meant(&a.options);
     words.retain(|word| !named(word));

@@ -18,7 +18,7 @@ use siftfs_placement::Freezer;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
 use siftfs_status::{
     DeviceInfo, Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus,
-    Server, Status, SpareInfo,
+    Server, SpareInfo, Status,
 };
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};

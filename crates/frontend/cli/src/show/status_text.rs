@@ -4,8 +4,8 @@ use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, ClusterInfo, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram,
-    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, Status,
-    Urgency, WorkerStatistics, SpareInfo,
+    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server,
+    SpareInfo, Status, Urgency, WorkerStatistics,
 };
 use std::collections::BTreeMap;
 

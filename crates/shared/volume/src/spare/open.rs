@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl LogPair {
-    /// The log on `first`, whose spare one is on `spare`. For a caller that may write both, what the
-    /// first one lacks is brought home, durably; else it is read from where it is.
+    /// The log on `first`, whose spare one is on `spare`. For a caller that may write both, what
+    /// the first one lacks is brought home, durably; else it is read from where it is.
     ///
     /// # Errors
-    /// Refused if there is no log, no spare log, or they belong to different volumes; corrupt if one
-    /// of both is an older copy, or the spare log has lost what was durable.
+    /// Refused if there is no log, no spare log, or they belong to different volumes; corrupt if
+    /// one of both is an older copy, or the spare log has lost what was durable.
     pub fn open(
         first: Arc<dyn Device>,
         spare: Arc<dyn Device>,
@@ -107,8 +107,8 @@ fn bring_home(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Has the volume the spare log that its header demands, of the time of its lanes? `pair` is how its
-/// log was opened; `made` says that the spare log is being made.
+/// Has the volume the spare log that its header demands, of the time of its lanes? `pair` is how
+/// its log was opened; `made` says that the spare log is being made.
 ///
 /// # Errors
 /// Refused if it is missing, or there is one and the volume has none; corrupt if it is an older

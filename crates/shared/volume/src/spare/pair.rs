@@ -160,7 +160,8 @@ impl Shared {
             return Err(refused("write", ops, libc::EINVAL));
         }
         let now = Instant::now();
-        let begun = ops.iter().zip(copies).map(|(op, data)| st.write(op.offset, data, durable, now));
+        let begun =
+            ops.iter().zip(copies).map(|(op, data)| st.write(op.offset, data, durable, now));
         let begun = begun.collect();
         self.told(&st);
         Ok(Some((st, begun)))
@@ -231,8 +232,7 @@ impl Shared {
 
 /// Is it of whole blocks of a log of `len` bytes?
 fn fits(op: &WriteOp<'_>, len: u64) -> bool {
-    let whole =
-        op.offset.is_multiple_of(BLOCK_BYTES) && op.data.len().is_multiple_of(BLOCK_SIZE);
+    let whole = op.offset.is_multiple_of(BLOCK_BYTES) && op.data.len().is_multiple_of(BLOCK_SIZE);
     let end = op.offset.checked_add(op.data.len() as u64);
     whole && !op.data.is_empty() && end.is_some_and(|end| end <= len)
 }
@@ -312,8 +312,8 @@ impl LogPair {
         Ok(())
     }
 
-    /// The first device is left when a call of it takes longer than this. It holds for calls that are
-    /// under way, too.
+    /// The first device is left when a call of it takes longer than this. It holds for calls that
+    /// are under way, too.
     pub fn set_bound(&self, bound: Duration) {
         self.shared.lock().bound = bound;
         self.shared.tell_all();
