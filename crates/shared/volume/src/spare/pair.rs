@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes that the first device has answered and not flushed, at most. They are kept in memory.
 const MOST_KEPT: usize = 32 << 20;
+/// Bytes of one call of the first device, at most: a longer write is several.
+const PIECE: usize = 1 << 20;
 
 /// Where new writes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +103,10 @@ impl Shared {
                 return Err(Error::Latched("the log was given up".into()));
             }
             let since = match (st.mode, st.hold) {
-                (Mode::First, _) if !st.closing => st.oldest().map(|since| (since, st.bound)),
+                (Mode::First, _) if !st.closing => {
+                    // What waits for a thread begins later, and is looked at then.
+                    Some((st.oldest().unwrap_or_else(Instant::now), st.bound))
+                }
                 // Without room there is no other way but back.
                 (Mode::Spare, Hold::Since(since)) if !st.full => Some((since, st.bound / 2)),
                 _ => None,
@@ -146,7 +151,7 @@ impl Shared {
         let mut st = self.enter()?;
         if st.mode != Mode::Off {
             drop(st);
-            copies.extend(ops.iter().map(|op| Arc::new(AlignedBuf::copy_of(op.data))));
+            copies.extend(ops.iter().flat_map(pieces));
             st = self.enter()?;
         }
         if st.mode == Mode::Off {
@@ -155,13 +160,10 @@ impl Shared {
                 false => Ok(None),
             };
         }
-        assert_eq!(copies.len(), ops.len(), "nothing is written while the watch begins");
         if !ops.iter().all(|op| fits(op, st.slot.header.log_len)) {
             return Err(refused("write", ops, libc::EINVAL));
         }
-        let now = Instant::now();
-        let begun =
-            ops.iter().zip(copies).map(|(op, data)| st.write(op.offset, data, durable, now));
+        let begun = copies.into_iter().map(|(offset, data)| st.write(offset, data, durable));
         let begun = begun.collect();
         self.told(&st);
         Ok(Some((st, begun)))
@@ -198,7 +200,7 @@ impl Shared {
         if st.mode == Mode::Off {
             return Ok(false);
         }
-        let seq = st.flush(Instant::now());
+        let seq = st.flush();
         self.told(&st);
         self.wait_for(st, seq).map(|()| true)
     }
@@ -228,6 +230,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// What the first device is given at once of a write, with its place: less than takes long.
+fn pieces(op: &WriteOp<'_>) -> impl Iterator<Item = (u64, Arc<AlignedBuf>)> {
+    let at = (op.offset..).step_by(PIECE);
+    at.zip(op.data.chunks(PIECE)).map(|(at, data)| (at, Arc::new(AlignedBuf::copy_of(data))))
 }
 
 /// Is it of whole blocks of a log of `len` bytes?

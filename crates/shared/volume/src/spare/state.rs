@@ -3,7 +3,7 @@
 
 use super::store::{Part, Slot, Tail};
 use siftfs_base::{BLOCK_BYTES, Error, Result};
-use siftfs_device::AlignedBuf;
+use siftfs_device::{AlignedBuf, URGENT_MAX};
 use siftfs_log::{MAX_SPARE_BATCH, SPARE_EXTENTS};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub(super) struct Write {
     pub data: Arc<AlignedBuf>,
     /// It is durable itself when it has ended.
     pub durable: bool,
-    pub since: Instant,
+    /// When the first device was given it; `None` while it waits for a thread.
+    pub since: Option<Instant>,
     /// It has ended, and owes a flush.
     pub answered: bool,
 }
@@ -85,8 +86,11 @@ pub(super) struct State {
     /// All calls up to this one are durable, on either device.
     settled: u64,
     writes: BTreeMap<u64, Write>,
-    flushes: BTreeMap<u64, Instant>,
-    pub jobs: VecDeque<Job>,
+    flushes: BTreeMap<u64, Option<Instant>>,
+    /// What callers wait for that write little.
+    jobs: VecDeque<Job>,
+    /// Bulk, which goes behind that.
+    bulk: VecDeque<Job>,
     /// Calls of the first device under way.
     pub running: usize,
     /// How calls of the first device have ended, until their callers look.
@@ -121,6 +125,7 @@ impl State {
             writes: BTreeMap::new(),
             flushes: BTreeMap::new(),
             jobs: VecDeque::new(),
+            bulk: VecDeque::new(),
             running: 0,
             results: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -159,33 +164,46 @@ impl State {
 /// The first log.
 impl State {
     /// A write begins. Returns its number.
-    pub fn write(
-        &mut self,
-        offset: u64,
-        data: Arc<AlignedBuf>,
-        durable: bool,
-        now: Instant,
-    ) -> u64 {
+    pub fn write(&mut self, offset: u64, data: Arc<AlignedBuf>, durable: bool) -> u64 {
         self.last += 1;
         let seq = self.last;
         match self.mode {
-            Mode::First => self.begin(seq, offset, data, durable, now),
+            Mode::First => self.begin(seq, offset, data, durable),
             _ => self.queue.push_back(Queued { seq, offset, data, done: 0 }),
         }
         seq
     }
 
-    fn begin(&mut self, seq: u64, offset: u64, data: Arc<AlignedBuf>, durable: bool, now: Instant) {
-        self.writes.insert(seq, Write { offset, data, durable, since: now, answered: false });
-        self.jobs.push_back(Job::Write(seq));
+    fn begin(&mut self, seq: u64, offset: u64, data: Arc<AlignedBuf>, durable: bool) {
+        let jobs = if data.len() > URGENT_MAX { &mut self.bulk } else { &mut self.jobs };
+        jobs.push_back(Job::Write(seq));
+        self.writes.insert(seq, Write { offset, data, durable, since: None, answered: false });
+    }
+
+    /// What a thread of the keeper does now.
+    pub fn next_job(&mut self, now: Instant) -> Option<Job> {
+        let job = self.jobs.pop_front().or_else(|| self.bulk.pop_front())?;
+        let since = match job {
+            Job::Write(seq) => self.writes.get_mut(&seq).map(|write| &mut write.since),
+            Job::Flush(seq) => self.flushes.get_mut(&seq),
+        };
+        if let Some(since) = since {
+            *since = Some(now);
+        }
+        Some(job)
+    }
+
+    /// Does something wait for a thread of the keeper?
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty() || !self.bulk.is_empty()
     }
 
     /// A flush begins, of all writes that have ended. Returns its number.
-    pub fn flush(&mut self, now: Instant) -> u64 {
+    pub fn flush(&mut self) -> u64 {
         self.last += 1;
         let seq = self.last;
         if self.mode == Mode::First {
-            self.flushes.insert(seq, now);
+            self.flushes.insert(seq, None);
             self.jobs.push_back(Job::Flush(seq));
         }
         self.settle();
@@ -225,15 +243,15 @@ impl State {
         self.results.insert(seq, result);
     }
 
-    /// When the oldest call began that the first log has not answered.
+    /// When the oldest call began that is inside the first device.
     pub fn oldest(&self) -> Option<Instant> {
-        let write = self.writes.values().find(|w| !w.answered).map(|w| w.since);
-        write.into_iter().chain(self.flushes.values().next().copied()).min()
+        let writes = self.writes.values().filter(|w| !w.answered).filter_map(|w| w.since);
+        writes.chain(self.flushes.values().copied().flatten()).min()
     }
 
     /// Is nothing on its way to the first log?
     pub fn is_idle(&self) -> bool {
-        self.running == 0 && self.jobs.is_empty()
+        self.running == 0 && !self.has_jobs()
     }
 
     /// What the first log has answered is durable there by a flush of somebody else's.
@@ -253,6 +271,7 @@ impl State {
         self.counts.left_at = self.oldest();
         self.mode = Mode::Spare;
         self.jobs.clear();
+        self.bulk.clear();
         self.flushes.clear();
         for (seq, Write { offset, data, .. }) in std::mem::take(&mut self.writes) {
             // A caller that has its answer is told nothing more, and the bytes go along.
@@ -359,7 +378,7 @@ impl State {
         let lasted = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.counts.longest = self.counts.longest.max(lasted);
         for Queued { seq, offset, data, .. } in std::mem::take(&mut self.queue) {
-            self.begin(seq, offset, data, true, now);
+            self.begin(seq, offset, data, true);
         }
     }
 

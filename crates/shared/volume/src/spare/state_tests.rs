@@ -19,11 +19,10 @@ fn data(blocks: usize) -> Arc<AlignedBuf> {
 #[test]
 fn calls_on_the_spare_log_are_answered_in_order() {
     let mut st = state(1 << 30);
-    let now = Instant::now();
-    let first = st.write(0, data(1), true, now);
+    let first = st.write(0, data(1), true);
     st.leave();
-    let long = st.write(8192, data(2000), true, now);
-    let flush = st.flush(now);
+    let long = st.write(8192, data(2000), true);
+    let flush = st.flush();
     let (_, parts) = st.next_batch().expect("room");
     assert_eq!(parts.len(), 2, "the first and a part of the second");
     assert!(st.outcome(first).is_none());
@@ -42,7 +41,7 @@ fn without_room_calls_wait_for_the_first_log() {
     let mut st = state(SPARE_FIRST + 3 * 4096);
     let now = Instant::now();
     st.leave();
-    let (one, two) = (st.write(0, data(2), true, now), st.write(8192, data(1), false, now));
+    let (one, two) = (st.write(0, data(2), true), st.write(8192, data(1), false));
     let (_, parts) = st.next_batch().expect("room");
     st.appended(&parts);
     assert!(st.next_batch().is_none() && st.full && !st.may_append());
@@ -61,10 +60,9 @@ fn without_room_calls_wait_for_the_first_log() {
 #[test]
 fn a_block_lacks_until_its_newest_bytes_are_home() {
     let mut st = state(1 << 30);
-    let now = Instant::now();
     st.leave();
     for _ in 0..2 {
-        st.write(4096, data(1), true, now);
+        st.write(4096, data(1), true);
         let (tail, parts) = st.next_batch().expect("room");
         st.appended(&parts);
         assert_eq!(st.take_lacking(9), [(1, tail.pos + 4096)]);
@@ -76,16 +74,29 @@ fn a_block_lacks_until_its_newest_bytes_are_home() {
 #[test]
 fn what_is_durable_on_the_first_log_stays_there() {
     let mut st = state(1 << 30);
-    let now = Instant::now();
-    let seqs: Vec<u64> = [true, false, false].map(|d| st.write(0, data(1), d, now)).into();
+    let seqs: Vec<u64> = [true, false, false].map(|d| st.write(0, data(1), d)).into();
     st.written(seqs[0], Ok(()));
     st.written(seqs[1], Ok(()));
     let covered = st.answered();
-    let flush = st.flush(now);
+    let flush = st.flush();
     st.flushed(flush, &covered, Ok(()));
     st.written(seqs[2], Ok(()));
     assert_eq!(st.oldest(), None, "each call has its answer");
     st.leave();
     let (_, parts) = st.next_batch().expect("the last one is not flushed");
     assert_eq!((parts.len(), st.next_batch().is_some()), (1, false));
+}
+
+/// What waits for a thread is not late yet, and little goes before bulk.
+#[test]
+fn a_call_is_late_by_the_time_that_the_device_has_had_it() {
+    let mut st = state(1 << 30);
+    let now = Instant::now();
+    let bulk = st.write(0, data(200), false);
+    let small = st.write(1 << 20, data(1), true);
+    assert_eq!(st.oldest(), None);
+    assert!(matches!(st.next_job(now), Some(Job::Write(seq)) if seq == small));
+    assert_eq!(st.oldest(), Some(now));
+    assert!(matches!(st.next_job(now), Some(Job::Write(seq)) if seq == bulk));
+    assert!(!st.has_jobs() && st.next_job(now).is_none());
 }

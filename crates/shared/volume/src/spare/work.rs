@@ -34,11 +34,11 @@ pub(super) const THREADS: [(&str, Work); 10] = [
 fn keep(shared: &Shared) {
     let mut st = shared.lock();
     while !st.stop {
-        let Some(job) = st.jobs.pop_front() else {
+        let Some(job) = st.next_job(Instant::now()) else {
             st = shared.wait(&shared.jobs, st);
             continue;
         };
-        if !st.jobs.is_empty() {
+        if st.has_jobs() {
             shared.jobs.notify_one();
         }
         st = carry_out(shared, st, &job);
