@@ -56,11 +56,13 @@ pub struct Devices<'a> {
     pub log: Option<&'a dyn Device>,
     /// Holds the record area.
     pub bytes: Option<&'a dyn Device>,
+    /// What a spare log has of the log is read as if it lay there.
+    pub spare: bool,
 }
 
 impl<'a> From<&'a dyn Device> for Devices<'a> {
     fn from(area: &'a dyn Device) -> Self {
-        Self { area, log: None, bytes: None }
+        Self { area, log: None, bytes: None, spare: false }
     }
 }
 
@@ -72,6 +74,8 @@ pub(crate) struct Check<'a> {
     pub log: &'a dyn Device,
     /// Holds the record area.
     pub bytes: Option<&'a dyn Device>,
+    /// What a spare log has of the log is read as if it lay there.
+    pub spare: bool,
     pub findings: Vec<Finding>,
     /// What is seen on the way, if the caller asked for it.
     pub seen: Option<inspect::Seen>,
@@ -91,8 +95,8 @@ pub(crate) struct Volume {
 impl<'a> Check<'a> {
     /// Nothing is known yet.
     fn of(devices: Devices<'a>, seen: Option<inspect::Seen>) -> Self {
-        let Devices { area, log, bytes } = devices;
-        Self { area, log: log.unwrap_or(area), bytes, findings: Vec::new(), seen }
+        let Devices { area, log, bytes, spare } = devices;
+        Self { area, log: log.unwrap_or(area), bytes, spare, findings: Vec::new(), seen }
     }
 }
 
@@ -177,6 +181,9 @@ fn run(mut check: Check<'_>, apart: bool) -> Check<'_> {
     }
     let volume = header::check(&mut check, primary.as_ref(), apart);
     superblock::judge(&mut check, volume.as_ref(), primary.as_ref());
+    if check.spare_is_missing(volume.as_ref(), primary.as_ref()) {
+        return check;
+    }
     if let Some(volume) = volume {
         record_area::check(&mut check, &volume, primary.as_ref());
         let redo = redo::check(&mut check, &volume, primary.as_ref());
@@ -191,6 +198,25 @@ fn run(mut check: Check<'_>, apart: bool) -> Check<'_> {
 }
 
 impl Check<'_> {
+    /// The header says that there is a spare log, and none was found: what is read of the log may be
+    /// older than what was made durable.
+    fn spare_is_missing(
+        &mut self,
+        volume: Option<&Volume>,
+        primary: Option<&superblock::Super>,
+    ) -> bool {
+        let missing = volume.is_some_and(|volume| volume.header.spare_log()) && !self.spare;
+        let unmarked = primary.is_some_and(|p| p.checksum_ok() && !p.marker());
+        let text = "the spare log was not found";
+        match (missing, unmarked) {
+            (false, _) => {}
+            (true, true) => self.warn("spare.missing", text),
+            (true, false) => self
+                .error("spare.missing", format!("{text}; it may hold what was made durable last")),
+        }
+        missing
+    }
+
     /// The superblock names a log elsewhere, and none was given.
     fn log_is_missing(&mut self, primary: Option<&superblock::Super>) -> bool {
         let Some(primary) = primary else { return false };

@@ -303,13 +303,23 @@ fn r16_log_and_area_must_belong_together() {
     let codes = |primary: &[u8; 1024], log: Option<&dyn Device>| {
         area.write(1024, primary, false).unwrap();
         BACKUPS[1..].iter().for_each(|at| area.write(*at, &with(None, true), false).unwrap());
-        check_on(Devices { area: &area, log, bytes: None })
+        check_on(Devices { area: &area, log, ..Devices::from(&area as &dyn Device) })
             .into_iter()
             .map(|f| f.code)
             .collect::<Vec<_>>()
     };
     let marked = with(Some(link), true);
     assert_eq!(codes(&marked, Some(&log)), Vec::<&str>::new());
+    // A spare log is needed to say more.
+    let spared = StaticHeader { incompat: header.incompat | INCOMPAT_SPARE_LOG, ..header.clone() };
+    let write = |header: &StaticHeader| {
+        header.header_offsets.iter().for_each(|base| {
+            log.write(*base, &header.encode_unchecked()[..], false).unwrap();
+        });
+    };
+    write(&spared);
+    assert_eq!(codes(&marked, Some(&log)), ["spare.missing"]);
+    write(&header);
     let older = AreaLink { epoch: siftfs_base::Epoch(KEY.epoch.0 - 1), ..link };
     assert_eq!(codes(&with(Some(older), true), Some(&log)), ["link.epoch"]);
     let other = AreaLink { volume: [0xee; 16], ..link };

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Bytes of a record area's file that is made without a size.
 pub const RECORD_AREA: u64 = 64 << 20;
 
+/// How long a call of the log's device may usually take before the log fails over.
+pub const LOG_STALL: Duration = Duration::from_millis(100);
+
 /// How a volume is made.
 #[derive(Clone, Debug, Default)]
 pub struct MkfsOptions {
@@ -30,6 +33,9 @@ pub struct MkfsOptions {
     pub journal_data: JournalData,
     /// Where the log goes, if on a file or device of its own.
     pub log: Option<PathBuf>,
+    /// Where the spare log goes, if the volume shall have one: a file or device of its own, which it
+    /// takes as a whole. For a volume with `log` alone.
+    pub log_spare: Option<PathBuf>,
     /// Bytes of a turn of a striped volume's members: a power of two, 64 KiB to 64 MiB; `None`:
     /// 1 MiB. Refused for a volume on one device.
     pub stripe_unit: Option<u64>,
@@ -105,6 +111,11 @@ pub struct OpenOptions {
     pub uring: bool,
     /// Where the log is, if not with the volume; `None`: searched for, if the volume names one.
     pub log: Option<PathBuf>,
+    /// Where the spare log is; `None`: where it is remembered to be, if the volume has one.
+    pub log_spare: Option<PathBuf>,
+    /// How long a call of the log's device may take before new records go to the spare log, where
+    /// the volume has one.
+    pub log_stall: Duration,
     /// The process that has the storage; `None`: this one opens the volume's path by itself.
     pub target: Option<TargetPlace>,
     /// How the members of a striped volume are reached that are at targets. One that is not among
@@ -170,6 +181,8 @@ impl Default for OpenOptions {
             direct: true,
             uring: true,
             log: None,
+            log_spare: None,
+            log_stall: LOG_STALL,
             target: None,
             members: Vec::new(),
             waits: Waits::default(),
@@ -206,6 +219,8 @@ pub struct MkfsReport {
     pub lanes: u16,
     /// Bytes of the redo lane; 0 without one.
     pub redo_lane_bytes: u64,
+    /// Bytes of the spare log; 0 without one.
+    pub spare_log_bytes: u64,
     /// The record area, where there is one.
     pub record_area: Option<RecordAreaReport>,
     /// What the journal holds of staged data: `ref` or `copy`.

@@ -75,6 +75,11 @@ impl Bench {
         Self::with(device, &OpenOptions { record_area, ..deterministic() })
     }
 
+    /// Mounts `device`, whose log is left when a call of it takes longer than `log_stall`.
+    pub fn failing_over(device: Arc<FaultDevice>, log_stall: Duration) -> Self {
+        Self::with(device, &OpenOptions { log_stall, ..deterministic() })
+    }
+
     fn with(device: Arc<FaultDevice>, opts: &OpenOptions) -> Self {
         let media = media_of(&device, &device.contents());
         let driver = open_with(media, opts).unwrap_or_else(|e| panic!("open: {e}"));

@@ -34,8 +34,8 @@ impl ImageKind {
         }
         let extreme = if cut.is_multiple_of(2) { Cut::LoseAll } else { Cut::KeepAll };
         let mut all = vec![Self(extreme), Self(Cut::Random(seed.wrapping_mul(100_003) + cut))];
-        let Split { log, bytes } = Split::of(cache.cached());
-        for split in [log, bytes].into_iter().flatten() {
+        let Split { log, bytes, spare } = Split::of(cache.cached());
+        for split in [log, bytes, spare].into_iter().flatten() {
             all.extend([Self(Cut::KeepBefore(split)), Self(Cut::KeepFrom(split))]);
         }
         all
@@ -68,7 +68,7 @@ fn walk_unguarded(image: &Image) -> Result<Tree, String> {
 /// What `siftfs fsck` calls an error in header, lanes, journal or marker. What a cut leaves and
 /// recovery puts right is no error, a torn superblock included.
 fn fsck(image: &Image) -> Result<(), String> {
-    let media = mem_media(image).1;
+    let media = mem_media(image).1.paired(false).map_err(|e| format!("fsck: {e}"))?;
     let found = guarded(|| Ok(siftfs_fsck::check_on(devices(&media))))?;
     let errors: Vec<String> = found
         .iter()

@@ -29,6 +29,6 @@ pub use layout::Layout;
 pub use record::{Recording, Source, differential, generate, record, record_on};
 pub use sides::{Death, Road, Town, recorded_device, seeded_deaths};
 pub use volume::{
-    Driver, RECORD_AREA, Split, VolumeKind, base_image, base_image_of, deterministic, devices,
-    fault_device, free_at_most, media_of, mem_media, open, open_with, replay_by,
+    Driver, RECORD_AREA, SPARE, Split, VolumeKind, base_image, base_image_of, deterministic,
+    devices, fault_device, free_at_most, media_of, mem_media, open, open_with, replay_by,
 };

@@ -178,7 +178,7 @@ impl Town {
         let mut take = |there: bool| there.then(|| rest.next().expect("a seat for each part"));
         let area = take(true).expect("there is a first");
         let (log, bytes) = (take(self.split.log.is_some()), take(self.split.bytes.is_some()));
-        (seats.clone(), Media { area, log, bytes })
+        (seats.clone(), Media { log, bytes, ..Media::from(area) })
     }
 
     /// A host opens the volume; its Service is the device process.

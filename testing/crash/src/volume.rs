@@ -2,12 +2,14 @@
 
 use siftfs_base::{Clock, Error, ManualClock};
 use siftfs_device::{Device, Divisible, FaultDevice, Image, MemDevice, Part};
-use siftfs_log::{MIN_REDO_LANE, RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
+use siftfs_log::{
+    MIN_REDO_LANE, RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader, SPARE_SLOTS, SpareHeader,
+};
 use siftfs_model::Control;
 use siftfs_placement::{
     JournalData, LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads, mkfs_on,
 };
-use siftfs_volume::AreaSuper;
+use siftfs_volume::{AreaSuper, MIN_SPARE};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -31,7 +33,13 @@ pub struct VolumeKind {
     pub record_area: bool,
     /// There is a redo lane of [`REDO_LANE`] bytes.
     pub redo_lane: bool,
+    /// There is a spare log: the last [`SPARE`] bytes of the image, as a device of its own. Not
+    /// beside a record area.
+    pub spare: bool,
 }
+
+/// Bytes of a spare log.
+pub const SPARE: u64 = MIN_SPARE;
 
 /// Bytes of a redo lane, its slots included: the least that there may be.
 pub const REDO_LANE: u64 = MIN_REDO_LANE;
@@ -62,7 +70,13 @@ impl VolumeKind {
         journal_data: JournalData::Ref,
         record_area: false,
         redo_lane: false,
+        spare: false,
     };
+
+    /// The same with a spare log behind it.
+    pub const fn with_spare(self) -> Self {
+        Self { spare: true, size: self.size + SPARE, ..self }
+    }
 
     /// The same with a journal that repeats staged data.
     pub const fn copies(self) -> Self {
@@ -82,7 +96,13 @@ impl VolumeKind {
 
     /// Where the record area begins; the image's end if there is none.
     fn area_split(&self) -> u64 {
-        if self.record_area { self.size - RECORD_AREA } else { self.size }
+        let area = if self.record_area { RECORD_AREA } else { 0 };
+        self.spare_split().unwrap_or(self.size) - area
+    }
+
+    /// Where the spare log begins, if there is one.
+    fn spare_split(&self) -> Option<u64> {
+        self.spare.then(|| self.size - SPARE)
     }
 
     /// Where the log's device begins, if it has one of its own.
@@ -108,7 +128,8 @@ pub fn base_image_of(kind: VolumeKind) -> Image {
             force: true,
             ..MkfsOptions::default()
         };
-        let split = Split { log: kind.log_split(), bytes: kind.record_area.then_some(size) };
+        let (log, spare) = (kind.log_split(), kind.spare_split());
+        let split = Split { log, bytes: kind.record_area.then_some(size), spare };
         mkfs_on(split.media(&mem, kind.size), &opts)
             .unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
         let image = mem.snapshot();
@@ -168,6 +189,8 @@ pub struct Split {
     pub log: Option<u64>,
     /// The record area's.
     pub bytes: Option<u64>,
+    /// The spare log's.
+    pub spare: Option<u64>,
 }
 
 impl Split {
@@ -182,25 +205,34 @@ impl Split {
             })
         };
         let bytes = at.filter(|at| is_slot(*at));
-        let end = bytes.unwrap_or(image.size());
+        let at = image.size().checked_sub(SPARE);
+        let is_spare = |at: u64| {
+            let mut slots = SPARE_SLOTS.iter().map(|slot| image.bytes(at + slot, 4096));
+            slots.any(|slot| {
+                SpareHeader::decode(slot.as_slice().try_into().expect("a block")).is_ok()
+            })
+        };
+        let spare = at.filter(|at| is_spare(*at));
+        let end = bytes.or(spare).unwrap_or(image.size());
         let superblock = (image.size() > 2048).then(|| image.bytes(1024, 1024));
         let area = superblock.and_then(|bytes| AreaSuper::parse(&bytes));
         let log = area.filter(|area| area.link.is_some()).map(|area| area.len);
-        Self { log: log.filter(|log| *log < end), bytes }
+        Self { log: log.filter(|log| *log < end), bytes, spare }
     }
 
     /// The devices that `device`, of `size` bytes, stands for.
     pub fn media<D: Divisible + 'static>(self, device: &Arc<D>, size: u64) -> Media {
-        if self == (Self { log: None, bytes: None }) {
+        if self == (Self { log: None, bytes: None, spare: None }) {
             return Media::from(device.clone());
         }
         let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
-        let end = self.bytes.unwrap_or(size);
+        let end = self.bytes.or(self.spare).unwrap_or(size);
         let media = match self.log {
             Some(log) => Media::split(part(0..log), part(log..end)),
             None => Media::from(part(0..end)),
         };
-        media.with_bytes(self.bytes.map(|at| part(at..size)))
+        let media = media.with_bytes(self.bytes.map(|at| part(at..size)));
+        media.with_spare(self.spare.map(|at| part(at..size)))
     }
 }
 
@@ -212,7 +244,7 @@ pub fn media_of<D: Divisible + 'static>(device: &Arc<D>, image: &Image) -> Media
 /// The devices, for a check.
 pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
     let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
-    siftfs_fsck::Devices { area: &*media.area, log, bytes }
+    siftfs_fsck::Devices { area: &*media.area, log, bytes, spare: media.pair.is_some() }
 }
 
 /// A device that breaks on purpose with these contents, and to which freed space is given back; a

@@ -10,5 +10,7 @@ mod adopt;
 mod elsewhere;
 #[path = "log/setup.rs"]
 mod setup;
+#[path = "log/spare.rs"]
+mod spare;
 #[path = "log/together.rs"]
 mod together;

@@ -10,6 +10,7 @@ use crate::mount::read_only;
 use crate::mount::remount::{Mark, Remounter};
 use crate::mount::term::Term;
 use crate::options::{OpenOptions, Progress, Threads};
+use crate::storage::spare::NOT_SHARED;
 use crate::volume::media::{Places, media_of, outlive, tell_storage};
 use crate::volume::members::Reached;
 use siftfs_base::{Clock, Error, Result};
@@ -19,7 +20,8 @@ use siftfs_log::{EpochKey, show_uuid};
 use siftfs_proto::{Cache, FileService, Holder, Opening, Recovered};
 use siftfs_remote::{BookStore, Tenure};
 use siftfs_runtime::{Endpoint, Push, Runtime};
-use siftfs_volume::Media;
+use siftfs_status::SpareInfo;
+use siftfs_volume::{LogPair, Media};
 use siftfs_wire::Urgency;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -198,6 +200,9 @@ impl LocalVolume {
         threads: Threads,
         progress: Progress<'_>,
     ) -> Result<Self> {
+        if opts.service.is_some() && volume.media.spare.is_some() {
+            return Err(Error::Refused(NOT_SHARED.into()));
+        }
         let report = volume.recover(&clock, opts, progress)?;
         if !report.clean {
             tracing::info!(?report, "the volume was recovered");
@@ -297,17 +302,24 @@ impl LocalVolume {
         self.term.as_ref().and_then(|term| term.lost())
     }
 
+    /// Tells, at any time, how the log is that has a spare one; `None` for a log that has none, and
+    /// once the volume is closed.
+    pub fn spare_log(&self) -> impl Fn() -> Option<SpareInfo> + Send + Sync + use<> {
+        let pair = self.media.pair.as_ref().map(Arc::downgrade);
+        move || pair.as_ref().and_then(Weak::upgrade).map(|pair| told(&pair))
+    }
+
     /// Where the log is, if on a file or device of its own that was opened by path.
     pub fn log_path(&self) -> Option<&Path> {
         self.places.log.as_deref()
     }
 
-    /// Describes the devices: the area's, then those of a log elsewhere and of a record area. Does
+    /// Describes the devices: the area's, then those of a log elsewhere, of a spare one and of a record area. Does
     /// not wait for the volume.
     pub fn devices(&self) -> impl Fn() -> Vec<DeviceInfo> + Send + Sync + use<> {
-        let Media { area, log, bytes } = &self.media;
+        let Media { area, log, bytes, spare, .. } = &self.media;
         // When the volume is closed, they are gone.
-        let all: Vec<Weak<dyn Device>> = [Some(area), log.as_ref(), bytes.as_ref()]
+        let all: Vec<Weak<dyn Device>> = [Some(area), log.as_ref(), spare.as_ref(), bytes.as_ref()]
             .into_iter()
             .flatten()
             .map(Arc::downgrade)
@@ -470,7 +482,11 @@ impl LocalVolume {
             return self.pair.driver.stop();
         }
         let runtime = self.pair.runtime.clone();
-        let closed = runtime.make_writable().and_then(|()| close_pair(self.pair, self.clock.now()));
+        // From here on all of the log is on its own device again.
+        let home = self.media.pair.as_ref().map_or(Ok(()), |pair| pair.disarm());
+        let closed = home
+            .and_then(|()| runtime.make_writable())
+            .and_then(|()| close_pair(self.pair, self.clock.now()));
         // A Service that waits for room would keep the volume: it ends, and the next mount goes on.
         closed.inspect_err(|error| runtime.fail(error))?;
         // The header says clean; clearing the marker is what recovery would do now.
@@ -491,7 +507,11 @@ impl LocalVolume {
         }
         self.reached.close();
         self.pair.runtime.fail(&Error::Latched("abandoned".into()));
+        let log = self.media.pair.clone();
         self.leave();
+        if let Some(log) = log {
+            log.abandon();
+        }
     }
 
     fn leave(mut self) {
@@ -499,6 +519,22 @@ impl LocalVolume {
             background.stop(&self.pair.runtime);
         }
         self.pair.driver.abandon();
+    }
+}
+
+/// A spare log, in the status report.
+fn told(pair: &LogPair) -> SpareInfo {
+    let report = pair.report();
+    SpareInfo {
+        path: pair.spare().describe().path,
+        state: report.state.text().into(),
+        stalls: report.stalls,
+        longest_ms: u64::try_from(report.longest.as_millis()).unwrap_or(u64::MAX),
+        batches: report.batches,
+        written_bytes: report.bytes,
+        lacking_bytes: report.lacking,
+        used_bytes: report.used,
+        total_bytes: report.len,
     }
 }
 

@@ -35,6 +35,7 @@ impl Volume {
         if let Some(area) = self.media.record_area(&self.view)? {
             area.begin_epoch(key.epoch)?;
         }
+        self.begin_spare(key.epoch)?;
         let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);
         let old = host.newest().clone();
         let record = HostRecord {

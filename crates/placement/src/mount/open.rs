@@ -76,6 +76,7 @@ impl Volume {
     /// As [`Volume::read`], without the redo lane, which is to be dealt with before the volume is
     /// written.
     pub fn read_header(media: Media, may_write: bool) -> Result<Self> {
+        let media = media.paired(may_write)?;
         if may_write {
             media.flush()?;
         }
@@ -366,8 +367,18 @@ impl Volume {
         if let Some(area) = self.media.record_area(&self.view)? {
             area.begin_epoch(key.epoch)?;
         }
+        self.begin_spare(key.epoch)?;
         marker::set(&area, &superblock)?;
+        if let Some(pair) = &self.media.pair {
+            pair.arm()?;
+        }
         Ok(superblock)
+    }
+
+    /// Says in the spare log, if there is one, that its batches are of `epoch` from now on; durable
+    /// when it returns.
+    pub(crate) fn begin_spare(&self, epoch: Epoch) -> Result<()> {
+        self.media.pair.as_ref().map_or(Ok(()), |pair| pair.begin_epoch(epoch, nonce()?))
     }
 
     /// Opens a clean volume for use: the header first, then the marker, then the first append. So a
@@ -379,6 +390,9 @@ impl Volume {
         threads: Threads,
     ) -> Result<Pair> {
         assert!(self.is_clean(), "recovery comes first");
+        if let Some(pair) = &self.media.pair {
+            pair.set_bound(opts.log_stall);
+        }
         let storage = self.storage()?;
         let old = self.forget_older_log();
         let epoch = Epoch(old.key.epoch.0 + 1);

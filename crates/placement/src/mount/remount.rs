@@ -63,6 +63,9 @@ impl Remounter {
 
     /// Puts those settings of `opts` into effect that a Runtime takes while it runs.
     pub fn tune(&self, opts: &OpenOptions) {
+        if let Some(pair) = &self.volume.media.pair {
+            pair.set_bound(opts.log_stall);
+        }
         self.runtime.tune(&Tuning {
             commit_age: Duration::from_millis(opts.commit_ms),
             page_cache: opts.page_cache,

@@ -1,6 +1,7 @@
 //! Opening one device, whatever names it: a file or a block device of this machine, or an image of
 //! a cluster (`rbd:POOL/IMAGE`).
 
+pub(crate) mod spare;
 pub(crate) mod standby;
 
 use crate::options;

@@ -14,7 +14,9 @@ use siftfs_device::{Device, RegionDesc, RegionKind, Storage};
 use siftfs_device_stripe::StripePlace;
 use siftfs_ext4::{Fs, set_own_bytes};
 use siftfs_log::{LINK_LEN, show_uuid};
-use siftfs_volume::{AreaSuper, Media, erase_headers, erase_record_area, read_headers};
+use siftfs_volume::{
+    AreaSuper, Media, erase_headers, erase_record_area, erase_spare, read_headers,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,9 +58,9 @@ pub fn adopt(
     let area = open_alone(path)?;
     let len = adoptable(&area)?;
     let opts = MkfsOptions { log: Some(log.to_path_buf()), ..opts.clone() };
-    with_places(path, &opts, |opts, bytes| {
+    with_places(path, &opts, |opts, others| {
         let (log, layout) = new_log(log, len, opts)?;
-        write_log(&Media::split(area, log).with_bytes(bytes), &layout, progress)
+        write_log(&others.beside(Media::split(area, log)), &layout, progress)
     })
 }
 
@@ -160,6 +162,9 @@ pub fn release_on(
     erase_headers(media.log_device(), &header)?;
     if let Some(bytes) = &media.bytes {
         erase_record_area(&**bytes)?;
+    }
+    if let Some(spare) = &media.spare {
+        erase_spare(&**spare)?;
     }
     Ok(ReleaseReport {
         uuid: show_uuid(&header.volume),

@@ -11,7 +11,8 @@ use siftfs_log::{EpochKey, HostRecord, HostState, OPEN_END};
 use siftfs_registry::Left;
 use siftfs_service::replay_redo;
 use siftfs_volume::{
-    AreaSuper, HEADER_HOST, HostSlots, Media, erase_headers, erase_record_area, read_media,
+    AreaSuper, HEADER_HOST, HostSlots, Media, erase_headers, erase_record_area, erase_spare,
+    read_media,
 };
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(crate) const LSN_GAP: u64 = (1 << 32) + (1 << 28);
 pub enum Discarded {
     /// The log is there, empty, and serves on.
     Emptied,
-    /// The log or its record area is not there or not usable: the volume is plain ext4 and has no
+    /// The log, its spare one or its record area is not there or not usable: the volume is plain ext4 and has no
     /// log any more.
     Forgotten,
 }
@@ -45,10 +46,12 @@ pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
         }
         // A log or a record area was given, and it is not this volume's: the right one may be
         // somewhere.
-        Err(error @ Error::Refused(_)) if media.log.is_some() && !area_is_lost(&media) => {
+        Err(error @ Error::Refused(_)) if media.log.is_some() && !part_is_lost(&media) => {
             Err(error)
         }
-        Err(error @ Error::Refused(_)) if media.bytes.is_some() => Err(error),
+        Err(error @ Error::Refused(_)) if media.bytes.is_some() || media.spare.is_some() => {
+            Err(error)
+        }
         // A newer build's: it knows what is in the log.
         Err(error @ Error::Incompatible(_)) => Err(error),
         Err(error) => {
@@ -59,20 +62,25 @@ pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
     }
 }
 
-/// Invalidates a log whose record area is lost, before the marker is cleared. Otherwise half a
-/// volume would remain, which misses its area.
+/// Invalidates a log whose record area or spare log is lost, before the marker is cleared. Otherwise
+/// half a volume would remain, which misses it.
 fn forget_log(media: &Media) -> Result<()> {
     let Ok(view) = read_media(&*media.area, media.log.as_deref()) else { return Ok(()) };
     if let Some(bytes) = &media.bytes {
         erase_record_area(&**bytes)?;
     }
+    if let Some(spare) = &media.spare {
+        erase_spare(&**spare)?;
+    }
     erase_headers(media.log_device(), &view.header)
 }
 
-/// Is the log whole, and names a record area that is nowhere?
-fn area_is_lost(media: &Media) -> bool {
-    let view = read_media(&*media.area, media.log.as_deref());
-    media.bytes.is_none() && view.is_ok_and(|view| view.header.record_area().is_some())
+/// Is the log whole, and names a record area or a spare log that is nowhere?
+fn part_is_lost(media: &Media) -> bool {
+    let Ok(view) = read_media(&*media.area, media.log.as_deref()) else { return false };
+    let area = media.bytes.is_none() && view.header.record_area().is_some();
+    let spare = media.spare.is_none() && view.header.spare_log();
+    area || spare
 }
 
 /// What the redo lane has is brought home, as far as it is whole; else it is given up, too.

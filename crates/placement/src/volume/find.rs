@@ -23,9 +23,10 @@ use std::path::{Path, PathBuf};
 const STATE_DIR: &str = "/var/lib/siftfs";
 /// Longest path that is believed to be one.
 const MAX_PATH: usize = 4096;
-/// Sorts of places: of logs, and of record areas.
+/// Sorts of places: of logs, of record areas, and of spare logs.
 const LOGS: &str = "logs";
 const AREAS: &str = "areas";
+const SPARES: &str = "spares";
 /// What stands before the path of a record area that promises nothing.
 const VOLATILE: &[u8] = b"volatile:";
 
@@ -142,6 +143,11 @@ pub(crate) fn secret_of_servers() -> PathBuf {
     books_of_clients().join("secret")
 }
 
+/// Where the spare log of the volume with this UUID was.
+pub(crate) fn remembered_spare(volume: &[u8; 16]) -> Option<PathBuf> {
+    absolute(fs::read(registry(SPARES).join(show_uuid(volume))).ok()?)
+}
+
 fn remembered(link: &AreaLink) -> Option<PathBuf> {
     absolute(fs::read(registry(LOGS).join(show_uuid(&link.volume))).ok()?)
 }
@@ -166,13 +172,22 @@ pub(crate) fn remembered_area(volume: &[u8; 16]) -> Option<BytePlace> {
 /// Remembers where the log with this UUID (as text) is. A hint for later: that it cannot be written
 /// is no error.
 pub(crate) fn remember(uuid: &str, log: &Path) {
+    remember_in(LOGS, uuid, log);
+}
+
+/// The same of the spare log.
+pub(crate) fn remember_spare(uuid: &str, spare: &Path) {
+    remember_in(SPARES, uuid, spare);
+}
+
+fn remember_in(sort: &str, uuid: &str, log: &Path) {
     let path = match RbdPlace::parse(log) {
         Some(Ok(place)) => place.absolute().map(|place| PathBuf::from(place.to_string())),
         _ => log.canonicalize(),
     };
-    let written = path.and_then(|path| note(LOGS, uuid, path.as_os_str().as_bytes()));
+    let written = path.and_then(|path| note(sort, uuid, path.as_os_str().as_bytes()));
     if let Err(error) = written {
-        tracing::debug!(%error, "the log's place is not remembered; --log will be needed");
+        tracing::debug!(%error, "the log's place is not remembered; it will have to be named");
     }
 }
 
@@ -204,9 +219,9 @@ fn note(sort: &str, uuid: &str, name: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Forgets where the log and the record area of the volume with this UUID (as text) are.
+/// Forgets where the logs and the record area of the volume with this UUID (as text) are.
 pub(crate) fn forget(uuid: &str) {
-    for sort in [LOGS, AREAS] {
+    for sort in [LOGS, AREAS, SPARES] {
         let _ = fs::remove_file(registry(sort).join(uuid));
     }
 }

@@ -8,10 +8,13 @@ use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
     AreaLink, COMPAT_RESERVED, EpochKey, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG,
-    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, INCOMPAT_REDO_LANE, JournalData, LaneEntry,
-    LaneMedium, MIN_REDO_LANE, OPEN_END, RECORD_AREA_LANE, RedoRegion, ServiceRecord, StaticHeader,
+    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, INCOMPAT_REDO_LANE, INCOMPAT_SPARE_LOG,
+    JournalData, LaneEntry, LaneMedium, MIN_REDO_LANE, OPEN_END, RECORD_AREA_LANE, RedoRegion,
+    ServiceRecord, StaticHeader,
 };
-use siftfs_volume::{AreaSuper, Media, RedoMedium, format_headers, format_record_area};
+use siftfs_volume::{
+    AreaSuper, Media, RedoMedium, format_headers, format_record_area, format_spare,
+};
 
 /// Smallest journal in bytes: a quarter of it must hold one operation with room to spare.
 const MIN_JOURNAL: u64 = 2 << 20;
@@ -236,7 +239,11 @@ pub(crate) fn write_log(
     let area = AreaSuper::parse(&block)
         .ok_or_else(|| siftfs_base::corrupt("new area", "there is no superblock"))?;
     assert!(!has_marker(&block), "a log is made for a file system that nobody uses");
-    let header = layout.header(*volume.as_bytes(), area.uuid);
+    let mut header = layout.header(*volume.as_bytes(), area.uuid);
+    if let Some(spare) = &media.spare {
+        header.incompat |= INCOMPAT_SPARE_LOG;
+        format_spare(&**spare, &header, dev.size(), nonce()?)?;
+    }
     let (host, service) = first_records(layout, &block, area.crc)?;
     if let Some(bytes) = &media.bytes {
         format_record_area(&**bytes, &header)?;
@@ -257,6 +264,7 @@ pub(crate) fn write_log(
         staging_bytes: layout.lane * u64::from(layout.lanes),
         lanes: layout.lanes,
         redo_lane_bytes: layout.redo,
+        spare_log_bytes: media.spare.as_ref().map_or(0, |spare| spare.size()),
         record_area: layout.record_area.zip(media.bytes.as_deref()).map(report_area),
         journal_data: layout.journal_data.to_string(),
         reserved: header.reserved(),

@@ -1,6 +1,7 @@
 //! Opening the devices that a volume lies on, its log's and its record area's among them.
 
 use crate::options::OpenOptions;
+use crate::storage::spare::{self, NOT_SHARED};
 use crate::storage::{self, How};
 use crate::volume::members::{Reached, open_members};
 use crate::volume::record_area::{self, Access};
@@ -33,10 +34,12 @@ pub struct OpenedMedia {
     pub reached: Reached,
 }
 
-/// The devices of blocks, where the log is, and the members of the area.
+/// The devices of blocks, where the log and its spare one are, and the members of the area.
+#[derive(Clone)]
 struct Blocks {
     media: Media,
     log: Option<PathBuf>,
+    spare: Option<PathBuf>,
     stripes: Option<Arc<StripedDevice>>,
     reached: Reached,
 }
@@ -46,6 +49,8 @@ struct Blocks {
 pub struct Places {
     /// The log.
     pub log: Option<PathBuf>,
+    /// The spare log.
+    pub spare: Option<PathBuf>,
     /// The record area.
     pub record_area: Option<BytePlace>,
 }
@@ -55,6 +60,9 @@ impl Places {
     pub(crate) fn remember(&self, uuid: &str) {
         if let Some(log) = &self.log {
             find::remember(uuid, log);
+        }
+        if let Some(spare) = &self.spare {
+            find::remember_spare(uuid, spare);
         }
         if let Some(area) = &self.record_area {
             find::remember_area(uuid, area);
@@ -79,10 +87,21 @@ pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Opene
     if let Some(place) = &opts.target {
         return open_target(place, opts, rw);
     }
-    let blocks = open_blocks(path, opts, rw)?;
+    let blocks = with_spare(path, opts, open_blocks(path, opts, rw)?, rw)?;
     let access = if rw { Access::Alone } else { Access::ReadOnly };
     let bytes = record_area::open(path, opts, &blocks.media, access)?;
     Ok(opened(blocks, bytes))
+}
+
+/// The same with the spare log, if the volume has one that is found.
+fn with_spare(path: &Path, opts: &OpenOptions, blocks: Blocks, rw: bool) -> Result<Blocks> {
+    let access = if rw { StorageAccess::Alone } else { StorageAccess::ReadOnly };
+    let Some((device, place)) = spare::open(path, opts, &blocks.media, access)? else {
+        return Ok(blocks);
+    };
+    tracing::debug!(spare = %place.display(), "the volume has a spare log");
+    let media = blocks.media.with_spare(Some(device)).paired(rw)?;
+    Ok(Blocks { media, spare: Some(place), ..blocks })
 }
 
 /// As [`open_media`], to give up what is lost: a record area that nobody named and that cannot be
@@ -92,6 +111,13 @@ pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<Opene
         return open_target(place, opts, true);
     }
     let blocks = open_blocks(path, opts, true)?;
+    let blocks = match with_spare(path, opts, blocks.clone(), true) {
+        Err(error) if opts.log_spare.is_none() => {
+            tracing::warn!(%error, "the spare log is given up");
+            blocks
+        }
+        with_spare => with_spare?,
+    };
     let bytes = record_area::open(path, opts, &blocks.media, Access::Alone).or_else(|error| {
         tracing::warn!(%error, "the record area is given up");
         if opts.record_area_at.is_some() { Err(error) } else { Ok(None) }
@@ -100,15 +126,16 @@ pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<Opene
 }
 
 fn opened(blocks: Blocks, bytes: Option<Arc<ByteDevice>>) -> OpenedMedia {
-    let Blocks { media, log, stripes, reached } = blocks;
+    let Blocks { media, log, spare, stripes, reached } = blocks;
     let record_area = bytes.as_ref().map(|device| device.place().clone());
     let media = media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device }));
-    OpenedMedia { media, places: Places { log, record_area }, target: None, stripes, reached }
+    let places = Places { log, spare, record_area };
+    OpenedMedia { media, places, target: None, stripes, reached }
 }
 
 /// The devices as a target has them, its volume's log and record area among them.
 fn open_target(place: &TargetPlace, opts: &OpenOptions, rw: bool) -> Result<OpenedMedia> {
-    if opts.log.is_some() || opts.record_area_at.is_some() {
+    if opts.log.is_some() || opts.log_spare.is_some() || opts.record_area_at.is_some() {
         let what = "the target has the volume's log and record area: leave their places out";
         return Err(Error::Refused(what.into()));
     }
@@ -123,7 +150,7 @@ fn open_target(place: &TargetPlace, opts: &OpenOptions, rw: bool) -> Result<Open
 
 pub(crate) fn media_of(opened: Opened) -> Media {
     let Opened { area, log, record_area } = opened;
-    Media { area, log, bytes: record_area }
+    Media { log, bytes: record_area, ..Media::from(area) }
 }
 
 /// From now on a lost target is waited for: its volume is this host's as long as the header names
@@ -165,10 +192,14 @@ pub fn open_media_for_host(
     opts: &OpenOptions,
     access: StorageAccess,
 ) -> Result<Media> {
-    match access {
-        StorageAccess::Alone => open_media(path, opts).map(|opened| opened.media),
-        StorageAccess::ReadOnly => open_media_for(path, opts, false).map(|opened| opened.media),
-        StorageAccess::Shared => open_media_for_service(path, opts),
+    let media = match access {
+        StorageAccess::Alone => open_media(path, opts)?.media,
+        StorageAccess::ReadOnly => open_media_for(path, opts, false)?.media,
+        StorageAccess::Shared => open_media_for_service(path, opts)?,
+    };
+    match media.spare {
+        Some(_) => Err(Error::Refused(NOT_SHARED.into())),
+        None => Ok(media),
     }
 }
 
@@ -204,6 +235,8 @@ fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Blocks> {
 /// As [`open_media`], other SiftFS processes excepted.
 pub fn open_media_for_service(path: &Path, opts: &OpenOptions) -> Result<Media> {
     let media = with_log(path, opts, StorageAccess::Shared)?.media;
+    // It refuses a volume that has one.
+    spare::open(path, opts, &media, StorageAccess::Shared)?;
     let bytes = record_area::open(path, opts, &media, Access::Service)?;
     Ok(media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device })))
 }
@@ -229,12 +262,12 @@ fn with_log(path: &Path, opts: &OpenOptions, access: StorageAccess) -> Result<Bl
         (None, None) => None,
     };
     let Some(log) = log else {
-        return Ok(Blocks { media: area.into(), log: None, stripes, reached });
+        return Ok(Blocks { media: area.into(), log: None, spare: None, stripes, reached });
     };
     let device = open(&log)?;
     tracing::debug!(log = %log.display(), "the log lies elsewhere");
     let media = Media::split(area, device);
-    Ok(Blocks { media, log: Some(log), stripes, reached })
+    Ok(Blocks { media, log: Some(log), spare: None, stripes, reached })
 }
 
 /// What the volume lies on, and how a write is made durable there, for the log.

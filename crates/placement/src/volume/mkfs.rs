@@ -2,6 +2,7 @@
 //! lanes are laid out behind it, or on a device of their own, and written once.
 
 use crate::options::{MkfsOptions, MkfsReport, Progress, Shortage};
+use crate::storage::spare::NewSpare;
 use crate::storage::{open_alone, refuse_what_dies};
 use crate::volume::child::{Child, sensible_work};
 use crate::volume::files::{io, make_file, refuse_existing};
@@ -78,7 +79,7 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
         return mkfs_image(path, opts, progress);
     }
     let size = volume_size(path, opts)?;
-    with_places(path, opts, |opts, bytes| {
+    with_places(path, opts, |opts, others| {
         let (log, layout) = match &opts.log {
             None => (None, Layout::together(size, opts)?),
             Some(log) => new_log(log, size, opts).map(|(log, layout)| (Some(log), layout))?,
@@ -90,7 +91,7 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
             None => Media::from(area),
             Some(log) => Media::split(area, log),
         };
-        let report = write_log(&media.with_bytes(bytes), &layout, progress)?;
+        let report = write_log(&others.beside(media), &layout, progress)?;
         Ok(MkfsReport { shortage: shortage(path)?, ..report })
     })
 }
@@ -108,7 +109,7 @@ fn mkfs_image(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result
         return Err(Error::Refused(format!("the image has {have} bytes, fewer than asked for")));
     }
     refuse_existing(&*area, opts.force)?;
-    with_places(path, opts, |opts, bytes| {
+    with_places(path, opts, |opts, others| {
         let (media, layout) = match &opts.log {
             None => (Media::from(area.clone()), Layout::together(size, opts)?),
             Some(log) => {
@@ -118,7 +119,7 @@ fn mkfs_image(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result
         };
         progress("making the ext4 area", 0, size);
         copy_area(&area, &layout, opts)?;
-        write_log(&media.with_bytes(bytes), &layout, progress)
+        write_log(&others.beside(media), &layout, progress)
     })
 }
 
@@ -126,6 +127,9 @@ fn mkfs_image(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result
 pub(crate) fn refuse_what_would_die(path: &Path, opts: &MkfsOptions) -> Result<()> {
     if let Some(log) = &opts.log {
         refuse_what_dies(path, "the log", log, opts.log_may_die)?;
+    }
+    if let Some(spare) = &opts.log_spare {
+        refuse_what_dies(path, "the spare log", spare, opts.log_may_die)?;
     }
     if let Some(area) = &opts.record_area_at {
         let area = area.to_string();
@@ -150,24 +154,48 @@ pub(crate) fn shortage(path: &Path) -> Result<Option<Shortage>> {
     Ok(short.then_some(Shortage { missing_bytes, free_bytes }))
 }
 
-/// Makes the record area, where one is asked for, and then the rest of the volume at `path` with
-/// `make`. Places are remembered once the volume stands, and without a volume no new file of an
-/// area stays.
+/// The devices of a new volume beside those of area and log.
+#[derive(Default)]
+pub(crate) struct Others {
+    bytes: Option<Arc<dyn Device>>,
+    spare: Option<Arc<dyn Device>>,
+}
+
+impl Others {
+    /// All devices of the volume.
+    pub fn beside(self, media: Media) -> Media {
+        media.with_bytes(self.bytes).with_spare(self.spare)
+    }
+}
+
+/// Makes record area and spare log, where they are asked for, and then the rest of the volume at
+/// `path` with `make`. Places are remembered once the volume stands, and without a volume no new
+/// file of these two stays.
 pub(crate) fn with_places(
     path: &Path,
     opts: &MkfsOptions,
-    make: impl FnOnce(&MkfsOptions, Option<Arc<dyn Device>>) -> Result<MkfsReport>,
+    make: impl FnOnce(&MkfsOptions, Others) -> Result<MkfsReport>,
 ) -> Result<MkfsReport> {
     let area = NewArea::make(path, opts)?;
+    let spare = NewSpare::make(path, opts).inspect_err(|_| {
+        area.as_ref().inspect(|area| area.undo());
+    })?;
     let bytes = area.as_ref().map(NewArea::device);
-    let report = match make(&with_record_area(opts, bytes.as_deref()), bytes) {
+    let options = with_record_area(opts, bytes.as_deref());
+    let others = Others { bytes, spare: spare.as_ref().map(NewSpare::device) };
+    let report = match make(&options, others) {
         Ok(report) => report,
         Err(error) => {
-            area.into_iter().for_each(NewArea::undo);
+            area.iter().for_each(NewArea::undo);
+            spare.into_iter().for_each(NewSpare::undo);
             return Err(error);
         }
     };
-    let places = Places { log: opts.log.clone(), record_area: opts.record_area_at.clone() };
+    let places = Places {
+        log: opts.log.clone(),
+        spare: opts.log_spare.clone(),
+        record_area: opts.record_area_at.clone(),
+    };
     places.remember(&report.uuid);
     Ok(report)
 }

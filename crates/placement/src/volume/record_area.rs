@@ -84,7 +84,7 @@ impl NewArea {
     }
 
     /// Takes a file away that was made for a volume that was not.
-    pub fn undo(self) {
+    pub fn undo(&self) {
         if self.fresh {
             discard(self.device.place());
         }

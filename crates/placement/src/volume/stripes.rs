@@ -38,7 +38,7 @@ pub(crate) fn mkfs(
     let each = member_len(place, unit, opts)?;
     // What cannot be is said before anything is made.
     let size = Geometry::new(place.members().len(), unit, each)?.size();
-    with_places(&place.name(), opts, |opts, bytes| {
+    with_places(&place.name(), opts, |opts, others| {
         let (log, layout) = new_log(log, size, opts)?;
         make_files(place, each, opts)?;
         let open = |path: &Path| open_alone(path);
@@ -50,7 +50,7 @@ pub(crate) fn mkfs(
         for path in parts_of(&place.name()) {
             reserve(&path, opts)?;
         }
-        let media = Media::split(area, log).with_bytes(bytes);
+        let media = others.beside(Media::split(area, log));
         let report = write_log(&media, &layout, progress)?;
         media.flush()?;
         striped.seal(*uuid::Uuid::new_v4().as_bytes())?;

@@ -110,7 +110,7 @@ impl Machine {
                     device as Arc<dyn Device>
                 });
                 let area = devices.next().expect("there is a first");
-                Media { area, log: devices.next(), bytes: None }
+                Media { log: devices.next(), ..Media::from(area) }
             }
         };
         let open_storage = open.clone();

@@ -64,6 +64,13 @@ fn header_blocks() {
 }
 
 #[test]
+fn spare_log() {
+    let (header, batch) = (crate::spare::tests::spare_header(), crate::spare::tests::spare_batch());
+    check_header("spare-slot", &header.encode()[..]);
+    check_header("spare-batch", &batch.encode(&header.key())[..]);
+}
+
+#[test]
 fn redo_lane() {
     let version = u32::from(crate::redo::VERSION);
     check("redo-slot", version, &crate::redo::tests::SLOT.encode());

@@ -27,8 +27,11 @@ pub const COMPAT_RESERVED: u32 = 1;
 /// Features without which a volume may still be read.
 pub const KNOWN_RO_COMPAT: u32 = 0;
 /// Features without which a volume is refused.
-pub const KNOWN_INCOMPAT: u32 =
-    INCOMPAT_EXTERNAL_LOG | INCOMPAT_JOURNAL_COPY | INCOMPAT_RECORD_AREA | INCOMPAT_REDO_LANE;
+pub const KNOWN_INCOMPAT: u32 = INCOMPAT_EXTERNAL_LOG
+    | INCOMPAT_JOURNAL_COPY
+    | INCOMPAT_RECORD_AREA
+    | INCOMPAT_REDO_LANE
+    | INCOMPAT_SPARE_LOG;
 /// Incompatible feature: the area lies on a device of its own, from its first byte on. All other
 /// places are on the device that holds the header; what the header says of the area's length is
 /// what it was when the log was made.
@@ -39,6 +42,9 @@ pub const INCOMPAT_JOURNAL_COPY: u32 = 2;
 pub const INCOMPAT_RECORD_AREA: u32 = 4;
 /// Incompatible feature: a row behind those of the lanes is the redo lane, which the target writes.
 pub const INCOMPAT_REDO_LANE: u32 = 8;
+/// Incompatible feature: a spare log may hold what this log's device lacks. Nothing of the log is
+/// read before what is there was looked at.
+pub const INCOMPAT_SPARE_LOG: u32 = 16;
 /// Bit of ext4's `s_feature_incompat` that keeps others away while the log may hold state (R15).
 pub const EXT4_MARKER: u32 = 0x2000_0000;
 /// [`HostRecord::lane_ends`] of a lane that is being written.
@@ -289,6 +295,9 @@ impl StaticHeader {
         if let Some((row, lane)) = (0..).zip(&self.lanes).find(|(row, lane)| lane.id.0 != *row) {
             return Err(corrupt("header", format!("lane {row} has id {}", lane.id.0)));
         }
+        if self.spare_log() && !self.external_log() {
+            return Err(corrupt("header", "a spare log, and the log on the area's device"));
+        }
         self.check_record_area()?;
         self.check_redo()?;
         self.check_geometry()
@@ -399,6 +408,11 @@ impl StaticHeader {
     /// Does the area lie on another device than the log?
     pub fn external_log(&self) -> bool {
         self.incompat & INCOMPAT_EXTERNAL_LOG != 0
+    }
+
+    /// Is there a spare log?
+    pub fn spare_log(&self) -> bool {
+        self.incompat & INCOMPAT_SPARE_LOG != 0
     }
 
     /// What a lane lies on.

@@ -17,6 +17,8 @@ pub struct EpochKey {
 impl EpochKey {
     /// Which key is the journal's, where a lane has its number.
     const JOURNAL: u64 = 1 << 32;
+    /// The same of a spare log.
+    const SPARE: u64 = (1 << 32) + 1;
 
     /// Key of a lane's records.
     pub fn lane(&self, lane: LaneId) -> LogKey {
@@ -26,6 +28,11 @@ impl EpochKey {
     /// Key of the journal's records.
     pub fn journal(&self) -> LogKey {
         self.of(Self::JOURNAL)
+    }
+
+    /// Key of a spare log's batches, where the epoch is their generation.
+    pub fn spare(&self) -> LogKey {
+        self.of(Self::SPARE)
     }
 
     /// SipHash-2-4 under nonce and epoch: a log's key says nothing of another log's.

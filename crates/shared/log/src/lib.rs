@@ -26,6 +26,7 @@ mod record_area;
 mod redo;
 mod registry;
 mod service_record;
+mod spare;
 #[cfg(test)]
 mod spec;
 mod sums;
@@ -45,6 +46,9 @@ pub use record_area::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 pub use redo::*;
 pub use registry::{MAX_REGISTRY_PATH, RegistryName};
 pub use service_record::ServiceRecord;
+pub use spare::{
+    MAX_SPARE_BATCH, SPARE_EXTENTS, SPARE_FIRST, SPARE_SLOTS, SpareBatch, SpareExtent, SpareHeader,
+};
 pub use sums::{DATA_CHUNK, DataSums};
 pub use transaction::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 

@@ -31,6 +31,32 @@ pub struct DeviceInfo {
     pub cluster: Option<Box<ClusterInfo>>,
 }
 
+/// A spare log, and how often it was needed. Counts are since the volume was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpareInfo {
+    /// Path of its device.
+    pub path: String,
+    /// Where new records go: `first`, to the log's device; `spare`, to the spare log, because the
+    /// first stalls or lacks something; `off`, to the log's device, which is not watched.
+    pub state: String,
+    /// How often the log's device was left.
+    pub stalls: u64,
+    /// The longest time in milliseconds from a call that was given up until the log's device had
+    /// everything, that under way included.
+    pub longest_ms: u64,
+    /// Batches written to the spare log.
+    pub batches: u64,
+    /// Bytes of these.
+    pub written_bytes: u64,
+    /// Bytes that the log's device may lack now.
+    pub lacking_bytes: u64,
+    /// Bytes of the spare log in use.
+    pub used_bytes: u64,
+    /// Bytes of the spare log.
+    pub total_bytes: u64,
+}
+
 /// A cluster that has a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

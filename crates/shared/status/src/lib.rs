@@ -14,7 +14,7 @@ mod runtime;
 mod service;
 mod state;
 
-pub use device::{ClusterInfo, DeviceInfo, Persists};
+pub use device::{ClusterInfo, DeviceInfo, Persists, SpareInfo};
 pub use io::{IoCounts, OriginCounts, RegionCounts};
 pub use latency::Distribution;
 pub use link::{Link, Remote};
@@ -44,6 +44,8 @@ pub struct Status {
     pub volume: String,
     /// Path of a log that lies elsewhere.
     pub log: Option<String>,
+    /// The spare log behind it, if there is one and the daemon has the volume itself.
+    pub spare_log: Option<SpareInfo>,
     /// Where the volume is mounted. This and what follows, down to `warnings`, is about one mount:
     /// the one that was asked about, or the oldest.
     pub dir: String,

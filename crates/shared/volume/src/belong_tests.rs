@@ -144,7 +144,7 @@ fn what_is_not_a_log_is_said() {
     let ext4 = MemDevice::new(LOG);
     ext4.write(1024, &s, false).unwrap();
     says(&with(ext4), "holds a file system");
-    let log = Media { area: good.log.clone().unwrap(), log: None, bytes: None };
+    let log = Media::from(good.log.clone().unwrap());
     says(&log, "and not the volume");
     let short = MemDevice::new(LOG - 4096);
     let mut bytes = vec![0; (LOG - 4096) as usize];

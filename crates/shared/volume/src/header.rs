@@ -301,6 +301,12 @@ fn newest<T: Clone>(
     Ok(best)
 }
 
+/// The newest host record of the log with this static part, whatever the area says.
+pub(crate) fn newest_host(dev: &dyn Device, header: &StaticHeader) -> Result<Option<HostRecord>> {
+    let blocks = read_blocks(dev, header)?;
+    Ok(newest(&blocks, 1, HostRecord::decode, |r| r.seq)?.map(|(host, _)| host))
+}
+
 fn view(
     header: StaticHeader,
     area: Option<AreaSuper>,

@@ -16,6 +16,7 @@ mod record_area;
 mod redo;
 mod ring;
 mod slots;
+mod spare;
 mod superblock;
 
 pub use belong::first_backup;
@@ -31,6 +32,7 @@ pub use record_area::{RecordArea, erase_record_area, format_record_area};
 pub use redo::{RedoEnd, RedoMedium, RedoScanner};
 pub use ring::ReadCounts;
 pub use slots::{HostSlots, ServiceSlots};
+pub use spare::{LogPair, MIN_SPARE, SpareReport, SpareState, erase_spare, format_spare};
 pub use superblock::AreaSuper;
 
 #[cfg(test)]

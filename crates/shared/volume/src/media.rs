@@ -2,6 +2,7 @@
 
 use crate::header::{HeaderView, read_media, region_descs, repair_headers};
 use crate::record_area::{self, RecordArea};
+use crate::spare::{self, LogPair};
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, RegionDesc, RegionKind, Role, Storage};
 use std::sync::Arc;
@@ -16,12 +17,16 @@ pub struct Media {
     pub log: Option<Arc<dyn Device>>,
     /// Holds the record area, on byte-addressable memory.
     pub bytes: Option<Arc<dyn Device>>,
+    /// Holds the spare log.
+    pub spare: Option<Arc<dyn Device>>,
+    /// The log with its spare one, which `log` is then.
+    pub pair: Option<Arc<LogPair>>,
 }
 
 impl Media {
     /// Area and log on devices of their own.
     pub fn split(area: Arc<dyn Device>, log: Arc<dyn Device>) -> Self {
-        Self { area, log: Some(log), bytes: None }
+        Self { log: Some(log), ..Self::from(area) }
     }
 
     /// The same with a record area on `bytes`.
@@ -29,14 +34,34 @@ impl Media {
         Self { bytes, ..self }
     }
 
+    /// The same with a spare log on `spare`, which is empty or is to be opened: see
+    /// [`Media::paired`].
+    pub fn with_spare(self, spare: Option<Arc<dyn Device>>) -> Self {
+        Self { spare, ..self }
+    }
+
+    /// The same, with the log and a spare one as one device, if there is a spare one and that was
+    /// not done before. For a caller that may write, the log's device then has everything.
+    ///
+    /// # Errors
+    /// As [`LogPair::open`].
+    pub fn paired(self, may_write: bool) -> Result<Self> {
+        let (Some(log), Some(spare), None) = (&self.log, &self.spare, &self.pair) else {
+            return Ok(self);
+        };
+        let pair = LogPair::open(log.clone(), spare.clone(), may_write)?;
+        let log: Arc<dyn Device> = pair.clone();
+        Ok(Self { log: Some(log), pair: Some(pair), ..self })
+    }
+
     /// The device that holds header, journal and staging.
     pub fn log_device(&self) -> &dyn Device {
         &**self.log.as_ref().unwrap_or(&self.area)
     }
 
-    /// The device of the area, then those of a log elsewhere and of a record area.
+    /// The device of the area, then those of a log elsewhere, of a spare one and of a record area.
     pub fn devices(&self) -> impl Iterator<Item = &dyn Device> {
-        [Some(&self.area), self.log.as_ref(), self.bytes.as_ref()]
+        [Some(&self.area), self.log.as_ref(), self.spare.as_ref(), self.bytes.as_ref()]
             .into_iter()
             .flatten()
             .map(|device| &**device)
@@ -47,6 +72,7 @@ impl Media {
     pub fn read(&self) -> Result<HeaderView> {
         let view = read_media(&*self.area, self.log.as_deref())?;
         record_area::check(&view, self.bytes.as_deref())?;
+        spare::check(&view, self.pair.as_deref(), self.spare.is_some())?;
         Ok(view)
     }
 
@@ -123,12 +149,12 @@ impl Media {
 
 impl From<Arc<dyn Device>> for Media {
     fn from(area: Arc<dyn Device>) -> Self {
-        Self { area, log: None, bytes: None }
+        Self { area, log: None, bytes: None, spare: None, pair: None }
     }
 }
 
 impl<T: Device + 'static> From<Arc<T>> for Media {
     fn from(area: Arc<T>) -> Self {
-        Self { area, log: None, bytes: None }
+        Self { area, log: None, bytes: None, spare: None, pair: None }
     }
 }

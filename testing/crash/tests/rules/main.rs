@@ -31,6 +31,7 @@ mod replies;
 mod sections;
 mod sizes;
 mod space;
+mod spare;
 mod tickets;
 mod together;
 

@@ -135,7 +135,8 @@ fn failure(volume: &Path, daemon: &Daemon, silence: &Silence) -> Failure {
 
 /// What was said of the new mount, as `-o` has it, with paths that hold everywhere.
 fn words(a: &Mount, options: &Options) -> Vec<String> {
-    let paths = ["log", "record_area", "service", "service_fallback", "log_file", "log_level"];
+    let paths =
+        ["log", "log_spare", "record_area", "service", "service_fallback", "log_file", "log_level"];
     let named = |word: &String| paths.contains(&word.split('=').next().unwrap_or_default());
     let mut words = remount::meant(&a.options);
     words.retain(|word| !named(word));
@@ -143,6 +144,7 @@ fn words(a: &Mount, options: &Options) -> Vec<String> {
         words.extend(value.map(|value| format!("{name}={value}")));
     };
     add("log", options.open.log.as_ref().map(|log| log.display().to_string()));
+    add("log_spare", options.open.log_spare.as_ref().map(|spare| spare.display().to_string()));
     add("record_area", options.open.record_area_at.as_ref().map(ToString::to_string));
     add("service", options.service.address.as_ref().map(ToString::to_string));
     let fallback = options.service.fallback;

@@ -29,6 +29,8 @@ struct Report {
     log_missing: bool,
     /// The volume has a record area, which was not found.
     record_area_missing: bool,
+    /// The volume has a spare log, which was not found.
+    spare_log_missing: bool,
     findings: Vec<Finding>,
     /// e2fsck's exit status; none if it was not run, or was killed.
     e2fsck_exit: Option<i32>,
@@ -106,6 +108,7 @@ pub fn fsck(a: &Fsck) -> Outcome {
         needs_recovery: seen.needs_recovery(),
         log_missing: seen.has("log.missing"),
         record_area_missing: seen.has("area.missing"),
+        spare_log_missing: seen.has("spare.missing"),
         clean: sound && seen.worst() < Severity::Warning,
         findings: seen.findings,
         e2fsck_exit: area.as_ref().and_then(|ran| match ran.end {
@@ -133,7 +136,7 @@ fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
         Some(Verdict::Unseen) if !report.findings.iter().any(damage) => OPERATIONAL,
         // Nothing is damaged, and half of the volume could not be checked.
         Some(Verdict::Sound | Verdict::Corrected)
-            if report.log_missing || report.record_area_missing =>
+            if report.log_missing || report.record_area_missing || report.spare_log_missing =>
         {
             OPERATIONAL
         }
@@ -218,7 +221,7 @@ fn check_area(a: &Fsck, at: &Path, size: u64, display: &mut Display) -> Result<R
 
 /// A part of the volume that lies elsewhere was not found.
 fn is_missing(f: &Finding) -> bool {
-    ["log.missing", "area.missing"].contains(&f.code)
+    ["log.missing", "area.missing", "spare.missing"].contains(&f.code)
 }
 
 /// Is there no header, or the header of something else? Without the marker this is then no volume,
@@ -267,6 +270,12 @@ fn conclusion(volume: &Path, report: &Report) -> String {
         format!(
             "not unmounted: its newest state is in the log, which was not found; say where it is with \
              --log PATH. If it is lost, `siftfs recover --discard-log {v}` gives up what was in it"
+        )
+    } else if report.dirty && report.spare_log_missing {
+        format!(
+            "not unmounted: what was made durable last may be in its spare log, which was not found; say where \
+             it is with --log-spare PATH. If it is lost, `siftfs recover --discard-log {v}` gives up what was in \
+             the log"
         )
     } else if report.dirty && report.record_area_missing {
         format!(

@@ -102,6 +102,9 @@ pub fn mount(a: &Mount) -> Outcome {
     if let Some(log) = a.parts.log.as_ref().or(options.open.log.as_ref()) {
         options.open.log = Some(place::device(log)?);
     }
+    if let Some(spare) = a.parts.log_spare.as_ref().or(options.open.log_spare.as_ref()) {
+        options.open.log_spare = Some(place::device(spare)?);
+    }
     let area = a.parts.record_area.as_ref().or(options.open.record_area_at.as_ref());
     options.open.record_area_at = area.map(absolute_place).transpose()?;
     let volume = match &options.open.target {
@@ -160,6 +163,7 @@ fn remote(a: &Mount, (mut options, memory): (Options, Arranged), served: Served)
     served::refuse_logs(&served, &options).map_err(usage)?;
     let flags = [
         ("--log", a.parts.log.is_some()),
+        ("--log-spare", a.parts.log_spare.is_some()),
         ("--record-area", a.parts.record_area.is_some()),
         ("--service", a.service.is_some()),
         ("--service-fallback", a.service_fallback.is_some()),
@@ -321,6 +325,9 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     }
     if let Some(log) = &daemon.options.open.log {
         command.arg("--log").arg(log);
+    }
+    if let Some(spare) = &daemon.options.open.log_spare {
+        command.arg("--log-spare").arg(spare);
     }
     if let Some(area) = &daemon.options.open.record_area_at {
         command.arg("--record-area").arg(area.to_string());

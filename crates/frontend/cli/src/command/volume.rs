@@ -38,6 +38,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         lanes: a.lanes,
         journal_data: a.journal_data,
         log: a.log.clone(),
+        log_spare: a.log_spare.clone(),
         stripe_unit: a.stripe_unit,
         members: target::members(&a.volume, &Trust::default())?,
         record_area_at: a.area.record_area.clone(),
@@ -52,7 +53,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
     let result = siftfs_placement::mkfs(&a.volume, &options, progress);
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
-    warn_of_files(&a.volume, a.log.as_deref(), &a.area);
+    warn_of_files(&a.volume, [a.log.as_deref(), a.log_spare.as_deref()], &a.area);
     show_made(&a.volume, a.log.as_deref(), "volume", &report, a.json)
 }
 
@@ -81,6 +82,7 @@ pub fn adopt(a: &Adopt) -> Outcome {
     target::refuse(&a.volume, MADE_THERE)?;
     let options = MkfsOptions {
         log_size: a.log_size,
+        log_spare: a.log_spare.clone(),
         lanes: a.lanes,
         journal_data: a.journal_data,
         record_area_at: a.area.record_area.clone(),
@@ -96,15 +98,15 @@ pub fn adopt(a: &Adopt) -> Outcome {
     });
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
-    warn_of_files(&a.volume, Some(&a.log), &a.area);
+    warn_of_files(&a.volume, [Some(&a.log), a.log_spare.as_deref()], &a.area);
     show_made(&a.volume, Some(&a.log), "adopted as volume", &report, a.json)
 }
 
 /// Warns of files that everybody may open.
-fn warn_of_files(volume: &Path, log: Option<&Path>, area: &NewRecordArea) {
+fn warn_of_files(volume: &Path, logs: [Option<&Path>; 2], area: &NewRecordArea) {
     let area = area.record_area.as_ref().and_then(BytePlace::path);
     parts_of(volume).iter().for_each(|part| warn_of_open_file(part));
-    [log, area].into_iter().flatten().for_each(warn_of_open_file);
+    logs.into_iter().chain([area]).flatten().for_each(warn_of_open_file);
 }
 
 /// What is said of a record area that promises nothing.
@@ -119,7 +121,7 @@ pub fn warn_of_volatile(place: &str) {
 /// The devices, for a check.
 pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
     let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
-    siftfs_fsck::Devices { area: &*media.area, log, bytes }
+    siftfs_fsck::Devices { area: &*media.area, log, bytes, spare: media.pair.is_some() }
 }
 
 /// Warns of a sparse file that may come to need more room than there is.
@@ -159,6 +161,9 @@ pub fn show_made(
     if let Some(area) = &report.record_area {
         let (at, bytes) = (&area.place, show_size(area.bytes));
         place.push_str(&format!("; the record area is {at} ({bytes}, {})", area.promise));
+    }
+    if report.spare_log_bytes > 0 {
+        place.push_str(&format!("; a spare log of {}", show_size(report.spare_log_bytes)));
     }
     if report.redo_lane_bytes > 0 {
         place.push_str(&format!("; a redo lane of {}", show_size(report.redo_lane_bytes)));
@@ -229,9 +234,16 @@ pub fn open_options_by(
     parts: &Parts,
     trust: &Trust,
 ) -> Result<OpenOptions, Failure> {
-    let Parts { log, record_area } = parts.clone();
+    let Parts { log, log_spare, record_area } = parts.clone();
     let (target, members) = (target::target(volume, trust)?, target::members(volume, trust)?);
-    Ok(OpenOptions { log, record_area_at: record_area, target, members, ..OpenOptions::default() })
+    Ok(OpenOptions {
+        log,
+        log_spare,
+        record_area_at: record_area,
+        target,
+        members,
+        ..OpenOptions::default()
+    })
 }
 
 fn recover_options(a: &Recover) -> Result<OpenOptions, Failure> {

@@ -19,7 +19,7 @@ use siftfs_placement::Freezer;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
 use siftfs_status::{
     DeviceInfo, Ingest, IngestSteps, LoggedProgram, Mount, PrivateLogs, RequestLoop, RuntimeStatus,
-    Server, State, Status,
+    Server, SpareInfo, State, Status,
 };
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -61,6 +61,8 @@ pub struct Info {
     pub devices: Box<dyn Fn() -> Vec<DeviceInfo> + Send + Sync>,
     /// What the process does with the volume.
     pub board: Arc<Board>,
+    /// The spare log, if this process has one.
+    pub spare_log: Box<dyn Fn() -> Option<SpareInfo> + Send + Sync>,
     /// The process that serves the volume, if it is another one.
     pub server: Box<dyn Fn() -> Option<Server> + Send + Sync>,
 }
@@ -314,6 +316,7 @@ impl Shared {
             version: env!("CARGO_PKG_VERSION").into(),
             volume: text(&self.info.volume),
             log: self.info.log.as_deref().map(text),
+            spare_log: (self.info.spare_log)(),
             dir: one.dir,
             options: one.options,
             uptime_s: one.uptime_s,

@@ -212,6 +212,7 @@ impl Daemon {
             waiting: open.waiting(),
             devices: open.devices(),
             board: board.clone(),
+            spare_log: open.spare_log(),
             server: open.server(),
         };
         let service = mounts.gate().before(open.service());

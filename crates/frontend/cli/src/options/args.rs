@@ -127,7 +127,7 @@ pub struct Mkfs {
     /// Make no volume, but one member of a striped volume that is still to be made, for `siftfs
     /// device` to serve to the machine with the log; --size is how much data it shall hold
     #[arg(long, conflicts_with_all = ["stripe_unit", "log_size", "log", "label", "redo_lane",
-          "reserve", "record_area", "record_area_size"])]
+          "reserve", "record_area", "record_area_size", "log_spare"])]
     pub member: bool,
     /// Bytes of a turn of a striped volume's members, such as 256K: a power of two, 64K to 64M;
     /// default: 1M
@@ -145,6 +145,10 @@ pub struct Mkfs {
     /// ext4 alone
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// Put a spare log on this file (made if missing, of 256M), block device or image, which it
+    /// takes as a whole: while the log's device does not answer, new records go there. Needs --log
+    #[arg(long, value_name = "PATH", requires = "log")]
+    pub log_spare: Option<PathBuf>,
     /// Let the log or the record area of a volume on a cluster lie on this machine: with the
     /// machine die the newest fsyncs
     #[arg(long)]
@@ -186,6 +190,9 @@ pub struct Adopt {
     /// File (made if missing), block device or image for the log
     #[arg(long, value_name = "PATH")]
     pub log: PathBuf,
+    /// Put a spare log on this file, block device or image: see mkfs
+    #[arg(long, value_name = "PATH")]
+    pub log_spare: Option<PathBuf>,
     /// Let the log of a volume on a cluster lie on this machine: see mkfs
     #[arg(long)]
     pub log_may_die: bool,
@@ -219,6 +226,10 @@ pub struct Parts {
     /// Where the volume's log is, if it is not with the volume; default: it is searched for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// Where the volume's spare log is, if it has one; default: where it was the last time, or at
+    /// the volume's name with .spare behind it
+    #[arg(long, value_name = "PATH")]
+    pub log_spare: Option<PathBuf>,
     /// Where the volume's record area is, if it has one: PATH, pmr:DDDD:BB:DD.F or volatile:PATH;
     /// default: where it was the last time, or at the volume's name with .area behind it
     #[arg(long, value_name = "PLACE")]

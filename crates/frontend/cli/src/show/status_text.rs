@@ -4,8 +4,8 @@ use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
     CheckpointReport, ClusterInfo, DeviceInfo, Discard, Dispatch, Group, IoCounts, LoggedProgram,
-    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server, State,
-    Status, Urgency, WorkerStatistics,
+    Memory, Mount, Placement, PrivateLogs, RecordArea, RequestLoop, RuntimeStatus, Server,
+    SpareInfo, State, Status, Urgency, WorkerStatistics,
 };
 use std::collections::BTreeMap;
 
@@ -42,6 +42,7 @@ pub fn text(s: &Status) -> String {
     lines.push(("requests", reasons(&s.requests, str::to_string)));
     lines.push(("", request_loop(&s.request_loop)));
     lines.extend(r.devices.iter().flat_map(lines_of_device));
+    lines.extend(s.spare_log.as_ref().map(|log| ("spare log", spare(log))));
     lines.push(("fsync", fsync(s)));
     lines.push(("", together(&r.group)));
     let (used, all) = r.staging();
@@ -310,6 +311,17 @@ fn lines_of_device(device: &DeviceInfo) -> Vec<(&'static str, String)> {
     let durable = format!("{}: {}", device.durable_write, device.why);
     let cluster = device.cluster.as_ref().map(|c| ("", cluster(c)));
     [("storage", storage(device)), ("", durable)].into_iter().chain(cluster).collect()
+}
+
+/// The spare log behind a log, and whether it is in use.
+fn spare(s: &SpareInfo) -> String {
+    let how = match s.state.as_str() {
+        "spare" => format!("new records go there: the log lacks {}", show_size(s.lacking_bytes)),
+        "first" => "not needed now".into(),
+        _ => "not watched".into(),
+    };
+    let longest = s.longest_ms as f64 / 1000.0;
+    format!("{}: {how}; {} stall(s), the longest {longest:.1} s", s.path, s.stalls)
 }
 
 /// The cluster that replicates a device, and how long it has been waited for.

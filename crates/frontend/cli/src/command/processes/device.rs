@@ -103,6 +103,7 @@ impl Serves {
         let more = [
             ("--programs", a.programs.is_some()),
             ("--log", a.parts.log.is_some()),
+            ("--log-spare", a.parts.log_spare.is_some()),
             ("--record-area", a.parts.record_area.is_some()),
         ];
         match (self, more.iter().find(|(_, given)| *given)) {

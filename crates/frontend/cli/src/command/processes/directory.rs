@@ -5,7 +5,7 @@
 
 use super::rooms::Rooms;
 use crate::command::mount::LATE_FORGETS;
-use crate::options::args::Serve;
+use crate::options::args::{Parts, Serve};
 use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output;
 use siftfs_base::Result;
@@ -30,9 +30,11 @@ const POLL: Duration = Duration::from_millis(100);
 /// # Errors
 /// The volumes cannot be listed, or an option is for single volumes.
 pub fn open(a: &Serve, place: &Path) -> std::result::Result<Arc<Rooms>, Failure> {
-    if a.parts.log.is_some() || a.parts.record_area.is_some() || a.service.is_some() {
-        let what = "--log, --record-area and --service are for one volume, and this is a directory \
-                    or a pool of volumes";
+    let Parts { log, log_spare, record_area } = &a.parts;
+    let parts = log.is_some() || log_spare.is_some() || record_area.is_some();
+    if parts || a.service.is_some() {
+        let what = "--log, --log-spare, --record-area and --service are for one volume, and this is a \
+                    directory or a pool of volumes";
         return Err(Failure::about(place, what).with_code(USAGE));
     }
     let about = |e| Failure::about(place, e);

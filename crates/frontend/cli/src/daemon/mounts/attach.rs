@@ -150,6 +150,8 @@ fn attached(usual: &Options, words: &[String]) -> Result<Options, String> {
         volume.open.read_only = plain.open.read_only;
         // As the first mount's were taken.
         volume.open.log = volume.open.log.map(|log| place::device(&log).unwrap_or(log));
+        volume.open.log_spare =
+            volume.open.log_spare.map(|spare| place::device(&spare).unwrap_or(spare));
         let place = volume.open.record_area_at.take();
         volume.open.record_area_at = place.map(|p| absolute_place(&p).unwrap_or(p));
         if volume != plain {

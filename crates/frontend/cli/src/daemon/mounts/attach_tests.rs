@@ -42,6 +42,8 @@ fn what_is_the_volumes_may_be_said_as_it_is() {
         "metrics=127.0.0.1:8",
         "log_level=info",
         "log=/nowhere",
+        "log_spare=/nowhere",
+        "log_stall=99",
         "record_area=/nowhere",
         "service=unix:/x",
         "service_fallback=3",

@@ -178,6 +178,7 @@ fn changed(now: &Options, change: &Change) -> Result<Options, String> {
         let mut one = mount::parse_onto(now.clone(), std::slice::from_ref(word), true)?;
         // As it was opened.
         one.open.log = one.open.log.map(|log| place::device(&log).unwrap_or(log));
+        one.open.log_spare = one.open.log_spare.map(|spare| place::device(&spare).unwrap_or(spare));
         let place = one.open.record_area_at.take();
         one.open.record_area_at = place.map(|p| absolute_place(&p).unwrap_or(p));
         if !may_become(now, one) {
@@ -210,6 +211,7 @@ fn may_become(now: &Options, mut new: Options) -> bool {
         (was.commit_ms, was.group_wait_us, was.low_watermark);
     (o.page_cache, o.meta_cache) = (was.page_cache, was.meta_cache);
     (o.record_area, o.discard) = (was.record_area, was.discard);
+    o.log_stall = was.log_stall;
     new.daemon.log_level = now.daemon.log_level;
     new == *now
 }

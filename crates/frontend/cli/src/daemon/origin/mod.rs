@@ -13,7 +13,7 @@ use local::InThisProcess;
 use siftfs_base::Result;
 use siftfs_placement::{Freezer, LocalVolume, PrivateLogs, Progress, Remounter, books_of_clients};
 use siftfs_proto::{Cache, FileService, Holder, Opening};
-use siftfs_status::{DeviceInfo, Server};
+use siftfs_status::{DeviceInfo, Server, SpareInfo};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,6 +136,14 @@ impl Origin {
         match self {
             Self::Local(volume) => Box::new(volume.devices()),
             Self::Remote(_) => Box::new(Vec::new),
+        }
+    }
+
+    /// The spare log, if this process has one. Does not wait for the volume.
+    pub fn spare_log(&self) -> Box<dyn Fn() -> Option<SpareInfo> + Send + Sync> {
+        match self {
+            Self::Local(volume) => Box::new(volume.spare_log()),
+            Self::Remote(_) => Box::new(|| None),
         }
     }
 

@@ -26,10 +26,14 @@ fn every_option_of_the_list_is_taken() {
             _ => format!("{name}=7"),
         };
         parse(std::slice::from_ref(&example), false).unwrap_or_else(|e| panic!("{example}: {e}"));
-        // mount(8) passes `user=NAME` on, which is anyone's name; the path of a log, a record
-        // area or a directory of the volume may be any.
+        // mount(8) passes `user=NAME` on, which is anyone's name; the path of a log, a spare
+        // one, a record area or a directory of the volume may be any.
         let any = parse(&[format!("{name}=\u{7f},")], false).is_ok();
-        assert_eq!(any, ["user", "log", "record_area", "subdir"].contains(&name), "{name}");
+        assert_eq!(
+            any,
+            ["user", "log", "log_spare", "record_area", "subdir"].contains(&name),
+            "{name}"
+        );
     }
     for o in options() {
         let opposite = ["rw", "suid", "dev", "exec", "async"].contains(&o.default);

@@ -96,6 +96,29 @@ pub const OPTIONS: &[MountOption] = &[
         }
     }),
     value(
+        "log_spare=PATH",
+        "where it was",
+        "where the spare log is, if the volume has one",
+        |o, v| match v.value {
+            "" => Err("log_spare=: no path".into()),
+            path => {
+                o.open.log_spare = Some(path.into());
+                Ok(())
+            }
+        },
+    ),
+    value(
+        "log_stall=MILLISECONDS",
+        "100",
+        "how long a call of the log's device may take before new records go to the \
+         spare log, where the volume has one; 10 to 60000",
+        |o, v| {
+            let bound = v.number(10, 60_000)?;
+            o.open.log_stall = Duration::from_millis(bound);
+            Ok(())
+        },
+    ),
+    value(
         "record_area=PLACE",
         "where it was",
         "where the record area is, if the volume has one: PATH, pmr:DDDD:BB:DD.F or \

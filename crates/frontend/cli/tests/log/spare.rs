@@ -1,0 +1,92 @@
+//! Volumes whose log has a spare one.
+
+use crate::setup::Apart;
+use crate::support::Ran;
+use std::fs;
+
+/// A fresh volume with a log of 8 MiB and a spare one.
+fn new() -> Apart {
+    let s = Apart::empty();
+    let made = with(&s, &["--log-spare", &s.text("other")]).ok();
+    assert!(made.out.contains("a spare log of 256.0 MiB"), "{made:?}");
+    s
+}
+
+/// Makes the volume with a log, and what is asked for `more`.
+fn with(s: &Apart, more: &[&str]) -> Ran {
+    let mkfs = ["mkfs", &s.volume(), "--size", "32M", "--log", &s.log(), "--log-size", "8M"];
+    s.siftfs(&[&mkfs[..], more].concat())
+}
+
+#[test]
+fn the_life_of_a_volume_with_a_spare_log() {
+    let s = new();
+    s.crash_with("kept");
+    s.mount();
+    assert_eq!(fs::read(s.path("kept")).unwrap(), b"kept");
+    let log = s.status()["spare_log"].clone();
+    assert_eq!((&log["state"], &log["path"]), (&"first".into(), &s.text("other").into()), "{log}");
+    assert_eq!((&log["stalls"], &log["lacking_bytes"]), (&0.into(), &0.into()), "{log}");
+    let text = s.siftfs(&["status", &s.dir()]).ok().out;
+    assert!(text.contains("not needed now; 0 stall(s)"), "{text}");
+    s.siftfs(&["mount", "-o", "remount,log_stall=250", &s.dir()]).ok();
+    s.umount();
+    s.assert_plain_ext4();
+    let released = s.siftfs(&["release", &s.volume()]).ok();
+    assert!(released.out.contains("plain ext4"), "{released:?}");
+    let adopt = ["adopt", &s.volume(), "--log", &s.log(), "--log-spare", &s.text("other")];
+    s.siftfs(&[&adopt[..], &["--force"]].concat()).ok();
+    s.crash_with("again");
+    s.siftfs(&["recover", &s.volume()]).ok();
+    s.assert_plain_ext4();
+}
+
+/// Seen to fail when a volume without its spare log is opened.
+#[test]
+fn a_spare_log_is_said_or_found_and_needed() {
+    let s = new();
+    let (volume, dir, moved) = (s.volume(), s.dir(), s.text("elsewhere"));
+    s.crash_with("kept");
+    fs::rename(s.text("other"), &moved).unwrap();
+    s.siftfs(&["mount", &volume, &dir]).fails(1, &["spare log", "--log-spare"]);
+    s.siftfs(&["recover", &volume]).fails(8, &["spare log"]);
+    s.siftfs(&["fsck", &volume]).fails(4, &["spare log was not found", "--log-spare"]);
+    s.siftfs(&["fsck", &volume, "--log-spare", &moved]).fails(4, &["recover"]);
+    s.siftfs(&["mount", &volume, &dir, "--log-spare", &moved]).ok();
+    s.umount();
+    s.siftfs(&["mount", &volume, &dir]).ok();
+    s.umount();
+    s.forget();
+    s.siftfs(&["mount", &volume, &dir, "--log", &s.log()]).fails(1, &["--log-spare"]);
+    fs::rename(&moved, format!("{volume}.spare")).unwrap();
+    s.siftfs(&["mount", &volume, &dir, "--log", &s.log()]).ok();
+    assert_eq!(fs::read(s.path("kept")).unwrap(), b"kept");
+    s.umount();
+    s.assert_plain_ext4();
+    // It is lost for good.
+    fs::remove_file(format!("{volume}.spare")).unwrap();
+    s.siftfs(&["recover", "--discard-log", &volume]).ok();
+    s.kernel("ro", |m| assert_eq!(fs::read(m.join("kept")).unwrap(), b"kept"));
+}
+
+#[test]
+fn what_a_spare_log_cannot_be() {
+    let s = Apart::empty();
+    let (volume, log, spare) = (s.volume(), s.log(), s.text("other"));
+    let with = |more: &[&str]| with(&s, more);
+    s.siftfs(&["mkfs", &volume, "--size", "32M", "--log-spare", &spare]).fails(2, &["--log"]);
+    with(&["--log-spare", &log]).fails(1, &["the log itself"]);
+    with(&["--log-spare", &volume]).fails(1, &["the volume itself"]);
+    with(&["--log-spare", &spare, "--redo-lane", "64M"]).fails(1, &["redo lane"]);
+    fs::write(&spare, vec![1; 1 << 20]).unwrap();
+    with(&["--log-spare", &spare]).fails(1, &["spare log"]);
+    with(&["--log-spare", &spare, "--force"]).fails(1, &["too small"]);
+    fs::remove_file(&spare).unwrap();
+    with(&["--log-spare", &spare]).ok();
+    let device = ["device", &volume, "--listen", &format!("unix:{}", s.text("socket"))];
+    s.siftfs(&device).fails(1, &["spare log", "one process"]);
+    let plain = Apart::new();
+    let (volume, dir) = (plain.volume(), plain.dir());
+    let more = ["mount", &volume, &dir, "--log-spare", &spare];
+    plain.siftfs(&more).fails(1, &["has no spare log"]);
+}

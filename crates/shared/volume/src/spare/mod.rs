@@ -1,0 +1,26 @@
+//! A log that fails over: the log's device and a spare one behind it, as one device
+//! (`docs/design/log-spare.md`).
+//!
+//! While the first device answers, it has all writes. When its oldest call is older than a bound,
+//! what is not durable there goes to the spare one as batches (`siftfs-log`), and so does what
+//! comes. Callers are answered when that is durable. When the first device answers again, it is
+//! given all that it lacks, and then a new generation ends the batches. A process that opens the
+//! log brings home what the spare device has before it reads anything.
+//!
+//! So what this is above the two is a device as any other: each promise of [`Device`] holds, at a
+//! power cut of each of the two by itself.
+//!
+//! [`Device`]: siftfs_device::Device
+
+mod open;
+mod pair;
+mod state;
+mod store;
+#[cfg(test)]
+#[path = "test_util.rs"]
+mod test_util;
+mod work;
+
+pub use open::check;
+pub use pair::{LogPair, SpareReport, SpareState};
+pub use store::{MIN_SPARE, erase_spare, format_spare};

@@ -1,0 +1,123 @@
+use super::*;
+use siftfs_base::Epoch;
+use siftfs_log::{SPARE_FIRST, SpareHeader};
+
+fn state(len: u64) -> State {
+    let (volume, epoch) = (*b"volume-uuid-0001", Epoch(4));
+    let header = SpareHeader { generation: 1, volume, epoch, nonce: 7, len, log_len: 1 << 30 };
+    let slot = Slot { header, index: 0 };
+    let mut st = State::new(slot, BTreeMap::new(), Tail::FIRST);
+    (st.mode, st.bound) = (Mode::First, Duration::from_secs(1));
+    st
+}
+
+fn data(blocks: usize) -> Arc<AlignedBuf> {
+    Arc::new(AlignedBuf::zeroed(blocks * 4096))
+}
+
+/// A call is answered once it and all before it are in durable batches.
+#[test]
+fn calls_on_the_spare_log_are_answered_in_order() {
+    let mut st = state(1 << 30);
+    let first = st.write(0, data(1), true);
+    st.leave();
+    let long = st.write(8192, data(2000), true);
+    let flush = st.flush();
+    let (_, parts) = st.next_batch().expect("room");
+    assert_eq!(parts.len(), 2, "the first and a part of the second");
+    assert!(st.outcome(first).is_none());
+    st.appended(&parts);
+    assert_eq!(st.outcome(first), Some(Ok(())));
+    assert!(st.outcome(long).is_none() && st.outcome(flush).is_none());
+    let (_, parts) = st.next_batch().expect("room");
+    assert!(st.outcome(long).is_none() && st.outcome(flush).is_none());
+    st.appended(&parts);
+    assert_eq!((st.outcome(long), st.outcome(flush)), (Some(Ok(())), Some(Ok(()))));
+}
+
+/// What finds no room waits, and goes to the first log when that has all.
+#[test]
+fn without_room_calls_wait_for_the_first_log() {
+    let mut st = state(SPARE_FIRST + 3 * 4096);
+    let now = Instant::now();
+    st.leave();
+    let (one, two) = (st.write(0, data(2), true), st.write(8192, data(1), false));
+    let (_, parts) = st.next_batch().expect("room");
+    st.appended(&parts);
+    assert!(st.next_batch().is_none() && st.full && !st.may_append());
+    assert_eq!(st.outcome(one), Some(Ok(())));
+    assert!(st.outcome(two).is_none());
+    assert_eq!(st.take_lacking(9), [(0, SPARE_FIRST + 4096), (1, SPARE_FIRST + 8192)]);
+    let slot = st.slot;
+    st.go_back(slot, now);
+    assert!(st.outcome(two).is_none() && st.to_write(two).is_some_and(|write| write.durable));
+    st.written(two, Ok(()));
+    assert_eq!(st.outcome(two), Some(Ok(())));
+    assert!(!st.holds_any() && !st.full);
+}
+
+/// A flush that waits for the spare log is answered when the first one is gone back to: all that had
+/// been written before it is there by then. What waits beside it goes on there.
+#[test]
+fn a_flush_outlives_the_way_back() {
+    let mut st = state(1 << 30);
+    let before = st.write(0, data(1), false);
+    st.next_job(Instant::now());
+    st.written(before, Ok(()));
+    st.leave();
+    st.hold = Hold::Since(Instant::now());
+    let beside = st.write(8192, data(1), true);
+    let flush = st.flush();
+    assert!(!st.may_append() && st.outcome(flush).is_none());
+    let slot = st.slot;
+    st.go_back(slot, Instant::now());
+    assert_eq!(st.outcome(flush), Some(Ok(())));
+    assert!(st.outcome(beside).is_none());
+    st.written(beside, Ok(()));
+    assert_eq!(st.outcome(beside), Some(Ok(())));
+}
+
+/// A block that was written again lacks again.
+#[test]
+fn a_block_lacks_until_its_newest_bytes_are_home() {
+    let mut st = state(1 << 30);
+    st.leave();
+    for _ in 0..2 {
+        st.write(4096, data(1), true);
+        let (tail, parts) = st.next_batch().expect("room");
+        st.appended(&parts);
+        assert_eq!(st.take_lacking(9), [(1, tail.pos + 4096)]);
+    }
+    assert_eq!(st.lacking(), 0);
+}
+
+/// What was flushed, or was durable by itself, does not go along.
+#[test]
+fn what_is_durable_on_the_first_log_stays_there() {
+    let mut st = state(1 << 30);
+    let seqs: Vec<u64> = [true, false, false].map(|d| st.write(0, data(1), d)).into();
+    st.written(seqs[0], Ok(()));
+    st.written(seqs[1], Ok(()));
+    let covered = st.answered();
+    let flush = st.flush();
+    st.flushed(flush, &covered, Ok(()));
+    st.written(seqs[2], Ok(()));
+    assert_eq!(st.oldest(), None, "each call has its answer");
+    st.leave();
+    let (_, parts) = st.next_batch().expect("the last one is not flushed");
+    assert_eq!((parts.len(), st.next_batch().is_some()), (1, false));
+}
+
+/// What waits for a thread is not late yet, and little goes before bulk.
+#[test]
+fn a_call_is_late_by_the_time_that_the_device_has_had_it() {
+    let mut st = state(1 << 30);
+    let now = Instant::now();
+    let bulk = st.write(0, data(200), false);
+    let small = st.write(1 << 20, data(1), true);
+    assert_eq!(st.oldest(), None);
+    assert!(matches!(st.next_job(now), Some(Job::Write(seq)) if seq == small));
+    assert_eq!(st.oldest(), Some(now));
+    assert!(matches!(st.next_job(now), Some(Job::Write(seq)) if seq == bulk));
+    assert!(!st.has_jobs() && st.next_job(now).is_none());
+}

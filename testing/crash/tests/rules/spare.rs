@@ -1,0 +1,260 @@
+//! Rules where the log has a spare one, and its device stalls: R3, R4, R8, R14, R16, R21. Area, log
+//! and spare log are three devices, whose power fails at once and which lose what they like.
+
+use super::bytes;
+use siftfs_crash::{Back, Bench, SPARE, Split, VolumeKind, base_image_of, fault_device, mem_media};
+use siftfs_device::{Fate, Fault, FaultDevice, Gate, Image, OpClass, VolatileCache};
+use siftfs_placement::{discard_log_on, recover_on};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const KIND: VolumeKind = VolumeKind::APART.with_spare();
+/// Where the spare log's device begins in an image, and before it the log's.
+const SPARE_AT: u64 = KIND.size - SPARE;
+const LOG_AT: u64 = SPARE_AT - KIND.log;
+/// A bound that a test waits for many times.
+const SOON: Duration = Duration::from_millis(30);
+
+fn device() -> Arc<FaultDevice> {
+    Arc::new(fault_device(base_image_of(KIND), 1))
+}
+
+/// Calls of this class stop at the log's device until the gate is opened.
+fn stall(device: &FaultDevice, class: OpClass) -> Gate {
+    let gate = Gate::new();
+    device.inject(Fault::hold(class, &gate).within(LOG_AT..SPARE_AT));
+    gate
+}
+
+fn go_on(device: &FaultDevice, gate: &Gate) {
+    device.remove_all();
+    gate.open();
+}
+
+fn state(b: &Bench) -> String {
+    b.driver.volume.spare_log()().expect("there is a spare log").state
+}
+
+fn wait_for(b: &Bench, wanted: &str) {
+    let since = Instant::now();
+    while state(b) != wanted {
+        assert!(since.elapsed() < Duration::from_secs(60), "the log stays {}", state(b));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a power cut leaves when each of the three devices keeps all that was not flushed, or none:
+/// by the bits of `kept`.
+fn apart(cache: &VolatileCache, kept: u8) -> Image {
+    cache.image_with(|write| {
+        let device = u8::from(write.offset >= LOG_AT) + u8::from(write.offset >= SPARE_AT);
+        if kept & (1 << device) != 0 { Fate::Keep } else { Fate::Lose }
+    })
+}
+
+/// The log stalls: fsyncs go on, none takes longer than twice the bound, and what they promised is
+/// there after a power cut at once.
+///
+/// Seen to fail when the first log is never left.
+#[test]
+fn r03_fsyncs_go_on_while_the_log_stalls() {
+    let bound = Duration::from_millis(300);
+    let device = device();
+    let b = Bench::failing_over(device.clone(), bound);
+    b.durable("before", &bytes(1, 5000));
+    let gate = stall(&device, OpClass::Write);
+    let mut longest = Duration::ZERO;
+    for i in 0..20 {
+        let since = Instant::now();
+        b.durable(&format!("f{i}"), &bytes(i, 3000 + i * 500));
+        longest = longest.max(since.elapsed());
+    }
+    assert!(longest >= bound && longest < 2 * bound, "{longest:?}");
+    assert_eq!(state(&b), "spare");
+    // A full commit, its transaction and a checkpoint go on as well.
+    b.write("f1", 0, &bytes(99, 100_000));
+    b.settle();
+    b.durable("after", &bytes(3, 4000));
+    let images: Vec<Image> = (0..8u8)
+        .map(|kept| {
+            device.image_with(|write| {
+                let part = u8::from(write.offset >= LOG_AT) + u8::from(write.offset >= SPARE_AT);
+                if kept & (1 << part) != 0 { Fate::Keep } else { Fate::Lose }
+            })
+        })
+        .collect();
+    go_on(&device, &gate);
+    wait_for(&b, "first");
+    b.durable("home", &bytes(4, 4000));
+    let last = b.crash(siftfs_device::Cut::LoseAll);
+    for image in images {
+        let back = Back::from(&image);
+        assert!(back.bytes("before") == bytes(1, 5000) && back.bytes("after") == bytes(3, 4000));
+        for i in (0..20).filter(|i| *i != 1) {
+            assert!(back.bytes(&format!("f{i}")) == bytes(i, 3000 + i * 500), "file {i}");
+        }
+        assert!(back.bytes("f1") == bytes(99, 100_000));
+        assert!(!back.has("home"));
+    }
+    assert!(Back::from(&last).bytes("home") == bytes(4, 4000));
+}
+
+/// A run with stalls of writes and of flushes is cut at every write and flush, with each of the
+/// three devices apart: what was answered as durable is there.
+///
+/// Seen to fail when the end of a generation is written before the log's device is flushed.
+#[test]
+fn r03_power_cuts_with_each_of_three_devices_apart() {
+    let device = device();
+    device.record_history();
+    let b = Bench::failing_over(device.clone(), SOON);
+    let mut acked: Vec<(String, u64, u64)> = Vec::new();
+    let mut drawn = 0;
+    let mut work = |count: u64, commit: bool| {
+        for i in 0..count {
+            drawn += 1;
+            let name = format!("f{}", drawn % 7);
+            if b.try_ino(&name).is_none() {
+                b.create(&name);
+            }
+            b.write(&name, 0, &bytes(drawn, 2000));
+            b.fsync(&name);
+            acked.push((name, drawn, device.ops()));
+            if commit && i == count / 2 {
+                b.settle();
+            }
+        }
+    };
+    work(3, true);
+    for class in [OpClass::Write, OpClass::Flush] {
+        let gate = stall(&device, class);
+        work(5, true);
+        go_on(&device, &gate);
+        work(3, false);
+        wait_for(&b, "first");
+        work(2, true);
+    }
+    b.close();
+    let (mut cuts, mut states) = (0u64, 0);
+    device.take_history().expect("recorded").each_cut(|cut, cache| {
+        cuts += 1;
+        let kept = match cache.pending().is_empty() {
+            true => vec![0],
+            false => vec![[0, 7][(cuts % 2) as usize], 1 + (cuts % 6) as u8],
+        };
+        for kept in kept {
+            let what = format!("cut {cut}, kept {kept:03b}");
+            let back = Back::from(&apart(cache, kept));
+            states += 1;
+            for name in (0..7).map(|i| format!("f{i}")) {
+                let own = || acked.iter().filter(|(n, ..)| *n == name);
+                let durable = own().filter(|(.., ops)| *ops <= cut).map(|a| a.1).max();
+                let found = back.bytes(&name);
+                let at = own().map(|a| a.1).find(|id| found == bytes(*id, 2000));
+                assert!(at >= durable, "{what}: {name} has {at:?}, durable is {durable:?}");
+            }
+        }
+    });
+    assert!(states > 100, "{states} states of {cuts} cuts");
+}
+
+/// Recovery of a volume whose log was left is cut everywhere, and goes on where it was.
+///
+/// Seen to fail when the spare log forgets what it has before the log's device was flushed.
+#[test]
+fn r18_an_interrupted_recovery_of_both_logs_starts_again() {
+    let device = device();
+    let b = Bench::failing_over(device.clone(), SOON);
+    b.durable("a", &bytes(1, 6000));
+    let gate = stall(&device, OpClass::Write);
+    b.durable("b", &bytes(2, 6000));
+    let left = device.image(siftfs_device::Cut::LoseAll);
+    go_on(&device, &gate);
+    b.stop();
+    let again = Arc::new(FaultDevice::from_image(left.clone(), 2));
+    again.record_history();
+    let media = siftfs_crash::media_of(&again, &left);
+    recover_on(media, &siftfs_crash::deterministic()).expect("recovered");
+    again.take_history().expect("recorded").each_cut(|cut, cache| {
+        for kept in [0, 7, 1 + (cut % 6) as u8] {
+            let back = Back::from(&apart(cache, kept));
+            let both = back.bytes("a") == bytes(1, 6000) && back.bytes("b") == bytes(2, 6000);
+            assert!(both, "recovery cut at {cut}, kept {kept:03b}");
+        }
+    });
+}
+
+/// Without its spare log, with an older copy of it, or with an older log, a volume is refused, and
+/// nothing is written.
+///
+/// Seen to fail when the spare log's epoch is not compared, and when its absence is not noticed.
+#[test]
+fn r16_both_logs_are_needed() {
+    let base = base_image_of(KIND);
+    let device = device();
+    let b = Bench::failing_over(device.clone(), SOON);
+    b.durable("a", &bytes(1, 6000));
+    let gate = stall(&device, OpClass::Write);
+    b.durable("b", &bytes(2, 6000));
+    let left = device.image(siftfs_device::Cut::LoseAll);
+    go_on(&device, &gate);
+    b.stop();
+    let refused = |image: &Image, without: bool| {
+        let (device, media) = mem_media(image);
+        let media = if without { media.with_spare(None) } else { media };
+        let result = recover_on(media, &siftfs_crash::deterministic());
+        let error = result.expect_err("refused").to_string();
+        let len = usize::try_from(image.size()).expect("small");
+        assert!(device.snapshot().bytes(0, len) == image.bytes(0, len), "something was written");
+        error
+    };
+    assert!(refused(&left, true).contains("the spare log of volume"));
+    let copy = |from: u64, len: u64| {
+        let mut image = left.clone();
+        image.write(from, &base.bytes(from, usize::try_from(len).expect("small")));
+        refused(&image, false)
+    };
+    assert!(copy(SPARE_AT, SPARE).contains("older copy"));
+    assert!(copy(LOG_AT, KIND.log).contains("older copy"));
+    assert!(Back::from(&left).bytes("b") == bytes(2, 6000));
+}
+
+/// A spare log that is lost is given up with the log, and a volume without one is plain ext4.
+///
+/// Seen to fail when a lost spare log is not among what may be given up.
+#[test]
+fn r16_a_lost_spare_log_is_given_up_with_the_log() {
+    let device = device();
+    let b = Bench::failing_over(device.clone(), SOON);
+    b.durable("a", &bytes(1, 6000));
+    b.settle();
+    let left = b.crash(siftfs_device::Cut::LoseAll);
+    let (device, media) = mem_media(&left);
+    let what = discard_log_on(media.with_spare(None)).expect("given up");
+    assert_eq!(what, siftfs_placement::Discarded::Forgotten);
+    assert_eq!(Split::of(&device.snapshot()).log, None);
+    siftfs_crash::e2fsck_image(&device.snapshot()).expect("a clean file system");
+}
+
+/// The log's device fails: the mount latches, and what was promised is there.
+///
+/// Seen to fail when a failed write of the log's device is taken for done as it is brought home.
+#[test]
+fn r21_a_log_that_fails_ends_all_promises() {
+    let device = device();
+    let b = Bench::failing_over(device.clone(), SOON);
+    b.durable("a", &bytes(1, 6000));
+    let gate = stall(&device, OpClass::Write);
+    b.durable("b", &bytes(2, 6000));
+    device.remove_all();
+    device.inject(Fault::fail(OpClass::Write, libc::EIO).within(LOG_AT..SPARE_AT));
+    gate.open();
+    let since = Instant::now();
+    while b.try_write("a", 0, b"x").and_then(|()| b.try_fsync("a")).is_ok() {
+        assert!(since.elapsed() < Duration::from_secs(60), "failed unnoticed");
+    }
+    let image = device.image(siftfs_device::Cut::LoseAll);
+    b.stop();
+    let back = Back::from(&image);
+    assert!(back.bytes("b") == bytes(2, 6000) && back.bytes("a")[1..] == bytes(1, 6000)[1..]);
+}
