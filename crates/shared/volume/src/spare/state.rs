@@ -96,6 +96,8 @@ pub(super) struct State {
     /// How calls of the first device have ended, until their callers look.
     results: BTreeMap<u64, Result<()>>,
     queue: VecDeque<Queued>,
+    /// Flushes that wait for the spare log.
+    waiting: BTreeSet<u64>,
     /// The oldest call that the batch has which is being written.
     appending: Option<u64>,
     /// Where each block is that the spare log has.
@@ -129,6 +131,7 @@ impl State {
             running: 0,
             results: BTreeMap::new(),
             queue: VecDeque::new(),
+            waiting: BTreeSet::new(),
             appending: None,
             held,
             lacking,
@@ -205,6 +208,8 @@ impl State {
         if self.mode == Mode::First {
             self.flushes.insert(seq, None);
             self.jobs.push_back(Job::Flush(seq));
+        } else {
+            self.waiting.insert(seq);
         }
         self.settle();
         seq
@@ -272,7 +277,7 @@ impl State {
         self.mode = Mode::Spare;
         self.jobs.clear();
         self.bulk.clear();
-        self.flushes.clear();
+        self.waiting.extend(std::mem::take(&mut self.flushes).into_keys());
         for (seq, Write { offset, data, .. }) in std::mem::take(&mut self.writes) {
             // A caller that has its answer is told nothing more, and the bytes go along.
             self.queue.push_back(Queued { seq, offset, data, done: 0 });
@@ -287,6 +292,7 @@ impl State {
         }
         let first = self.appending.or(self.queue.front().map(|queued| queued.seq));
         self.settled = self.settled.max(first.map_or(self.last, |first| first - 1));
+        self.waiting = self.waiting.split_off(&(self.settled + 1));
     }
 
     /// Is there a batch to be written, and may it be?
@@ -374,6 +380,9 @@ impl State {
         (self.slot, self.tail, self.full, self.hold) = (slot, Tail::FIRST, false, Hold::No);
         self.held.clear();
         self.mode = Mode::First;
+        // The flush that came before has covered all that had ended when these began.
+        let flushed = std::mem::take(&mut self.waiting).into_iter().map(|seq| (seq, Ok(())));
+        self.results.extend(flushed);
         let since = self.counts.left_at.take();
         let lasted = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.counts.longest = self.counts.longest.max(lasted);
