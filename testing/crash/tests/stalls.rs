@@ -104,9 +104,11 @@ fn no_fsync_takes_longer_than_twice_the_bound() {
         let callers: Vec<_> = callers.collect();
         callers.into_iter().map(|caller| caller.join().expect("a caller")).collect()
     });
+    println!("the callers are done");
     let left = disks.cut();
     let log = volume.spare_log()().expect("a spare log");
     disks.0[1].set_stalls(None);
+    println!("the power is cut");
     drop(service);
     volume.abandon();
     let fsyncs: u64 = done.iter().map(|(_, number, _)| number).sum();

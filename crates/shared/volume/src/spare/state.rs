@@ -40,6 +40,8 @@ pub(super) struct Write {
     pub since: Option<Instant>,
     /// It has ended, and owes a flush.
     pub answered: bool,
+    /// Its caller has had its answer before the first log was left, and waits for nothing.
+    pub told: bool,
 }
 
 /// What a thread of the keeper does next.
@@ -54,6 +56,8 @@ struct Queued {
     offset: u64,
     data: Arc<AlignedBuf>,
     done: usize,
+    /// As [`Write::told`].
+    told: bool,
 }
 
 /// What was counted since the log was opened.
@@ -87,6 +91,8 @@ pub(super) struct State {
     settled: u64,
     writes: BTreeMap<u64, Write>,
     flushes: BTreeMap<u64, Option<Instant>>,
+    /// Flushes of which the first device was asked nothing: they wait for all writes before them.
+    waits: BTreeSet<u64>,
     /// What callers wait for that write little.
     jobs: VecDeque<Job>,
     /// Bulk, which goes behind that.
@@ -96,8 +102,6 @@ pub(super) struct State {
     /// How calls of the first device have ended, until their callers look.
     results: BTreeMap<u64, Result<()>>,
     queue: VecDeque<Queued>,
-    /// Flushes that wait for the spare log.
-    waiting: BTreeSet<u64>,
     /// The oldest call that the batch has which is being written.
     appending: Option<u64>,
     /// Where each block is that the spare log has.
@@ -126,12 +130,12 @@ impl State {
             settled: 0,
             writes: BTreeMap::new(),
             flushes: BTreeMap::new(),
+            waits: BTreeSet::new(),
             jobs: VecDeque::new(),
             bulk: VecDeque::new(),
             running: 0,
             results: BTreeMap::new(),
             queue: VecDeque::new(),
-            waiting: BTreeSet::new(),
             appending: None,
             held,
             lacking,
@@ -152,7 +156,10 @@ impl State {
         if let Some(result) = self.results.remove(&seq) {
             return Some(result);
         }
-        if self.settled >= seq {
+        // Behind the spare log's end, writes that it had no room for are durable by themselves.
+        let home = self.mode != Mode::Spare && self.writes.range(..seq).next().is_none();
+        if self.settled >= seq || home && self.waits.contains(&seq) {
+            self.waits.remove(&seq);
             return Some(Ok(()));
         }
         self.failed.as_ref().map(|error| Err(Error::Latched(error.to_string())))
@@ -172,7 +179,7 @@ impl State {
         let seq = self.last;
         match self.mode {
             Mode::First => self.begin(seq, offset, data, durable),
-            _ => self.queue.push_back(Queued { seq, offset, data, done: 0 }),
+            _ => self.queue.push_back(Queued { seq, offset, data, done: 0, told: false }),
         }
         seq
     }
@@ -180,7 +187,10 @@ impl State {
     fn begin(&mut self, seq: u64, offset: u64, data: Arc<AlignedBuf>, durable: bool) {
         let jobs = if data.len() > URGENT_MAX { &mut self.bulk } else { &mut self.jobs };
         jobs.push_back(Job::Write(seq));
-        self.writes.insert(seq, Write { offset, data, durable, since: None, answered: false });
+        self.writes.insert(
+            seq,
+            Write { offset, data, durable, since: None, answered: false, told: false },
+        );
     }
 
     /// What a thread of the keeper does now.
@@ -209,7 +219,7 @@ impl State {
             self.flushes.insert(seq, None);
             self.jobs.push_back(Job::Flush(seq));
         } else {
-            self.waiting.insert(seq);
+            self.waits.insert(seq);
         }
         self.settle();
         seq
@@ -223,12 +233,18 @@ impl State {
     /// A write has ended that the first log was given.
     pub fn written(&mut self, seq: u64, result: Result<()>) {
         let Some(write) = self.writes.get_mut(&seq) else { return };
+        let told = write.told;
         if result.is_ok() && !write.durable {
             write.answered = true;
         } else {
             self.writes.remove(&seq);
         }
-        self.results.insert(seq, result);
+        match result {
+            // It was promised before, and no caller is left to be told.
+            Err(error) if told => self.fail(error),
+            Ok(()) if told => {}
+            result => drop(self.results.insert(seq, result)),
+        }
     }
 
     /// The writes that a flush covers which begins now.
@@ -277,10 +293,11 @@ impl State {
         self.mode = Mode::Spare;
         self.jobs.clear();
         self.bulk.clear();
-        self.waiting.extend(std::mem::take(&mut self.flushes).into_keys());
-        for (seq, Write { offset, data, .. }) in std::mem::take(&mut self.writes) {
+        self.waits.extend(std::mem::take(&mut self.flushes).into_keys());
+        for (seq, Write { offset, data, answered, told, .. }) in std::mem::take(&mut self.writes) {
             // A caller that has its answer is told nothing more, and the bytes go along.
-            self.queue.push_back(Queued { seq, offset, data, done: 0 });
+            let told = answered || told;
+            self.queue.push_back(Queued { seq, offset, data, done: 0, told });
         }
         self.settle();
     }
@@ -292,7 +309,6 @@ impl State {
         }
         let first = self.appending.or(self.queue.front().map(|queued| queued.seq));
         self.settled = self.settled.max(first.map_or(self.last, |first| first - 1));
-        self.waiting = self.waiting.split_off(&(self.settled + 1));
     }
 
     /// Is there a batch to be written, and may it be?
@@ -380,14 +396,14 @@ impl State {
         (self.slot, self.tail, self.full, self.hold) = (slot, Tail::FIRST, false, Hold::No);
         self.held.clear();
         self.mode = Mode::First;
-        // The flush that came before has covered all that had ended when these began.
-        let flushed = std::mem::take(&mut self.waiting).into_iter().map(|seq| (seq, Ok(())));
-        self.results.extend(flushed);
         let since = self.counts.left_at.take();
         let lasted = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.counts.longest = self.counts.longest.max(lasted);
-        for Queued { seq, offset, data, .. } in std::mem::take(&mut self.queue) {
+        for Queued { seq, offset, data, told, .. } in std::mem::take(&mut self.queue) {
             self.begin(seq, offset, data, true);
+            if let Some(write) = self.writes.get_mut(&seq) {
+                write.told = told;
+            }
         }
     }
 

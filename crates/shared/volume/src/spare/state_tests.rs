@@ -56,27 +56,6 @@ fn without_room_calls_wait_for_the_first_log() {
     assert!(!st.holds_any() && !st.full);
 }
 
-/// A flush that waits for the spare log is answered when the first one is gone back to: all that had
-/// been written before it is there by then. What waits beside it goes on there.
-#[test]
-fn a_flush_outlives_the_way_back() {
-    let mut st = state(1 << 30);
-    let before = st.write(0, data(1), false);
-    st.next_job(Instant::now());
-    st.written(before, Ok(()));
-    st.leave();
-    st.hold = Hold::Since(Instant::now());
-    let beside = st.write(8192, data(1), true);
-    let flush = st.flush();
-    assert!(!st.may_append() && st.outcome(flush).is_none());
-    let slot = st.slot;
-    st.go_back(slot, Instant::now());
-    assert_eq!(st.outcome(flush), Some(Ok(())));
-    assert!(st.outcome(beside).is_none());
-    st.written(beside, Ok(()));
-    assert_eq!(st.outcome(beside), Some(Ok(())));
-}
-
 /// A block that was written again lacks again.
 #[test]
 fn a_block_lacks_until_its_newest_bytes_are_home() {
@@ -120,4 +99,47 @@ fn a_call_is_late_by_the_time_that_the_device_has_had_it() {
     assert_eq!(st.oldest(), Some(now));
     assert!(matches!(st.next_job(now), Some(Job::Write(seq)) if seq == bulk));
     assert!(!st.has_jobs() && st.next_job(now).is_none());
+}
+
+/// A flush that waits when the first log is gone back to waits for what had no room, and for no
+/// more.
+#[test]
+fn a_flush_does_not_wait_for_the_next_stall() {
+    let mut st = state(SPARE_FIRST + 2 * 4096);
+    let (told, later) = (st.write(0, data(1), false), st.write(4096, data(1), false));
+    for seq in [told, later] {
+        st.written(seq, Ok(()));
+        assert_eq!(st.outcome(seq), Some(Ok(())));
+    }
+    let before = st.flush();
+    st.leave();
+    let own = st.write(8192, data(1), true);
+    let behind = st.flush();
+    let (_, parts) = st.next_batch().expect("room for one");
+    st.appended(&parts);
+    assert!(st.next_batch().is_none());
+    assert_eq!(st.take_lacking(9).len(), 1);
+    st.go_back(st.slot, Instant::now());
+    assert!([before, own, behind].iter().all(|seq| st.outcome(*seq).is_none()));
+    st.written(later, Ok(()));
+    assert_eq!(st.outcome(before), Some(Ok(())));
+    assert!(st.outcome(behind).is_none());
+    st.written(own, Ok(()));
+    assert_eq!((st.outcome(own), st.outcome(behind)), (Some(Ok(())), Some(Ok(()))));
+    assert!(!st.results.contains_key(&later) && st.waits.is_empty());
+}
+
+/// What had its answer before the first log was left cannot be told that it failed.
+#[test]
+fn what_was_promised_and_fails_ends_all_promises() {
+    let mut st = state(SPARE_FIRST + 4096);
+    let told = st.write(0, data(1), false);
+    st.written(told, Ok(()));
+    assert_eq!(st.outcome(told), Some(Ok(())));
+    st.leave();
+    assert!(st.next_batch().is_none(), "there is no room at all");
+    st.go_back(st.slot, Instant::now());
+    let error = Error::Io { op: "write", offset: 0, len: 4096, errno: libc::EIO };
+    st.written(told, Err(error));
+    assert!(st.failed.is_some());
 }
