@@ -128,6 +128,9 @@ impl<'a> Servers<'a> {
         let order = (0..self.all.len()).filter(|n| *n != had).chain([had]);
         for n in order.collect::<Vec<_>>() {
             let server = &mut self.all[n];
+            if !server.lives() {
+                return Err(Failed(format!("a server has ended by itself: {}", server.said())));
+            }
             server.signal(Signal::TERM)?;
             server.wait_for_end()?;
             let status = server.process.wait().map_err(failed("siftfs serve"))?;

@@ -18,6 +18,8 @@ use std::time::Duration;
 /// How long an administrator's command waits until a standby has the volume: the owner may have
 /// much to bring home.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// What is said of a volume that another process has.
+const IN_USE: &str = "is in use by";
 /// Between two questions of an owner whether it is to give its volume up.
 const LISTENS: Duration = Duration::from_millis(500);
 
@@ -96,7 +98,8 @@ fn take(
                 standby.end();
                 return Ok(Some(volume));
             }
-            Err(failure) if standby.was_late(over) => {
+            // Another one may be about to have it, and have no lock of the cluster's yet.
+            Err(failure) if failure.message.contains(IN_USE) || standby.was_late(over) => {
                 tracing::info!(why = failure.message, "another server was earlier");
                 state.set(State::Standby);
             }
