@@ -198,8 +198,8 @@ fn run(mut check: Check<'_>, apart: bool) -> Check<'_> {
 }
 
 impl Check<'_> {
-    /// The header says that there is a spare log, and none was found: what is read of the log may be
-    /// older than what was made durable.
+    /// The header says that there is a spare log, and none was found: what is read of the log may
+    /// be older than what was made durable.
     fn spare_is_missing(
         &mut self,
         volume: Option<&Volume>,

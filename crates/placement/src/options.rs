@@ -33,8 +33,8 @@ pub struct MkfsOptions {
     pub journal_data: JournalData,
     /// Where the log goes, if on a file or device of its own.
     pub log: Option<PathBuf>,
-    /// Where the spare log goes, if the volume shall have one: a file or device of its own, which it
-    /// takes as a whole. For a volume with `log` alone.
+    /// Where the spare log goes, if the volume shall have one: a file or device of its own, which
+    /// it takes as a whole. For a volume with `log` alone.
     pub log_spare: Option<PathBuf>,
     /// Bytes of a turn of a striped volume's members: a power of two, 64 KiB to 64 MiB; `None`:
     /// 1 MiB. Refused for a volume on one device.

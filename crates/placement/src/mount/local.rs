@@ -314,8 +314,8 @@ impl LocalVolume {
         self.places.log.as_deref()
     }
 
-    /// Describes the devices: the area's, then those of a log elsewhere, of a spare one and of a record area. Does
-    /// not wait for the volume.
+    /// Describes the devices: the area's, then those of a log elsewhere, of a spare one and of a
+    /// record area. Does not wait for the volume.
     pub fn devices(&self) -> impl Fn() -> Vec<DeviceInfo> + Send + Sync + use<> {
         let Media { area, log, bytes, spare, .. } = &self.media;
         // When the volume is closed, they are gone.

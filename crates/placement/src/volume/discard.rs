@@ -26,8 +26,8 @@ pub(crate) const LSN_GAP: u64 = (1 << 32) + (1 << 28);
 pub enum Discarded {
     /// The log is there, empty, and serves on.
     Emptied,
-    /// The log, its spare one or its record area is not there or not usable: the volume is plain ext4 and has no
-    /// log any more.
+    /// The log, its spare one or its record area is not there or not usable: the volume is plain
+    /// ext4 and has no log any more.
     Forgotten,
 }
 
@@ -62,8 +62,8 @@ pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
     }
 }
 
-/// Invalidates a log whose record area or spare log is lost, before the marker is cleared. Otherwise
-/// half a volume would remain, which misses it.
+/// Invalidates a log whose record area or spare log is lost, before the marker is cleared.
+/// Otherwise half a volume would remain, which misses it.
 fn forget_log(media: &Media) -> Result<()> {
     let Ok(view) = read_media(&*media.area, media.log.as_deref()) else { return Ok(()) };
     if let Some(bytes) = &media.bytes {

@@ -103,6 +103,8 @@ fn a_call_is_late_by_the_time_that_the_device_has_had_it() {
 
 /// A flush that waits when the first log is gone back to waits for what had no room, and for no
 /// more.
+///
+/// Seen to fail when such a flush is answered by batches alone: it waited for the next stall.
 #[test]
 fn a_flush_does_not_wait_for_the_next_stall() {
     let mut st = state(SPARE_FIRST + 2 * 4096);

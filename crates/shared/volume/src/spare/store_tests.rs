@@ -5,7 +5,7 @@ fn part(offset: u64, value: u8) -> Part {
     Part { offset, data: Arc::new(AlignedBuf::copy_of(&block(value))), from: 0, len: 4096 }
 }
 
-/// Batches are read in order, up to the first that is none.
+/// Batches are read in order, up to the first place without a whole one.
 #[test]
 fn batches_come_back_in_order() {
     let rig = Rig::new();

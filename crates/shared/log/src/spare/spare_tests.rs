@@ -45,7 +45,7 @@ fn header_and_batch_come_back() {
     assert_eq!(batch.len(), 4096 + 8192 + 4096);
 }
 
-/// A batch of another generation, place or key is none, and neither is one with any byte changed.
+/// A batch of another generation, place or key is invalid, and so is one with any byte changed.
 #[test]
 fn what_is_not_of_here_is_no_batch() {
     let (header, batch) = (spare_header(), spare_batch());
