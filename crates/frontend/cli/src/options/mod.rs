@@ -8,6 +8,7 @@ pub mod mount;
 pub mod parsed;
 pub mod place;
 pub mod programs;
+pub mod serve;
 pub mod served;
 pub mod size;
 pub mod status;
