@@ -1,6 +1,6 @@
 //! Fsyncs in a second over 1, 2, 4 and 8 volumes of one process, over one volume with as much going
-//! on at a time, and over the same numbers of volumes of two processes: the figures of `docs/RESULTS.md`, "Many
-//! volumes".
+//! on at a time, and over the same numbers of volumes of two processes: figures for
+//! `docs/RESULTS.md`.
 //!
 //! `volumes DIRECTORY [SECONDS [ROUNDS]]` makes the volumes in the directory, which must not hold
 //! them yet, measures for so long each, and removes them. Each round measures everything in turn.

@@ -58,7 +58,8 @@ pub fn create_volume(
 }
 
 /// Removes the volume in the file, or on the image, `path`, and what this machine remembers of it.
-/// Its log stays where it has a file of its own. Returns what it was; its name is durably gone then.
+/// Its log stays where it has a file of its own. Returns what it was; its name is durably gone
+/// then.
 ///
 /// # Errors
 /// Refused if it is in use, no volume, damaged, or neither a file nor an image; an image that was
