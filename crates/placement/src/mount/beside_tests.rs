@@ -52,8 +52,8 @@ fn engine() -> (Engine, Arc<Things>) {
     (Engine(MemDevice::new(4096), things.clone()), things)
 }
 
-/// The secret of a volume's servers is one and the same wherever the volume is opened, and a damaged
-/// one is made anew.
+/// The secret of a volume's servers is the same wherever the volume is opened, and a damaged one is
+/// made anew.
 #[test]
 fn servers_of_every_machine_have_one_secret() {
     let (engine, things) = engine();

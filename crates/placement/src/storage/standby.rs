@@ -1,7 +1,8 @@
 //! Waiting for a volume on a cluster until it is this process's turn to take it over
 //! (`docs/design/replicated.md`, "Takeover of a served volume").
 //!
-//! The cluster says that the owner is dead, or an administrator does; never this process's own view.
+//! The cluster says that the owner is dead, or an administrator does; this process's own view says
+//! nothing.
 
 use siftfs_base::{Error, Result};
 use siftfs_device_rbd::{Had, RbdPlace, RbdWait, Standing, Whom};
@@ -71,8 +72,8 @@ impl Standby {
         self.owner.as_deref()
     }
 
-    /// Waits until it is this process's turn; `None` if `over` comes before. A cluster that does not
-    /// answer is waited for: that says nothing of the owner.
+    /// Waits until it is this process's turn; `None` if `over` comes before. A cluster that does
+    /// not answer is waited for: that says nothing of the owner.
     pub fn wait(&mut self, over: &dyn Fn() -> bool) -> Option<Turn> {
         loop {
             let look = self.look(over)?;

@@ -197,8 +197,8 @@ pub trait Device: Send + Sync {
     fn finish(&self) {}
     /// Can another process take the device away from this one while it lives? Then every access
     /// asks, and one that is refused for that reason fails with [`Error::Latched`], as do all
-    /// behind it. Whoever takes it reads its first block before anything else, and from then on no
-    /// access of this process to that block succeeds.
+    /// behind it. The process that takes it reads its first block before anything else, and from
+    /// then on no access of this process to that block succeeds.
     ///
     /// [`Error::Latched`]: siftfs_base::Error::Latched
     fn can_be_taken(&self) -> bool {

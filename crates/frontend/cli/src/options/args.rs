@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::daemon::logging::Level;
-use crate::options::keys::{Admit, Key, Known};
+use crate::options::keys::{Admit, Key};
 pub use crate::options::programs::{Accel, Bench, Freeze, NamedBench};
 pub use crate::options::serve::Serve;
 use crate::options::size::parse_size;

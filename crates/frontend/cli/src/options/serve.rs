@@ -22,8 +22,8 @@ pub struct Succession {
     /// dead, by what the cluster says, or gives it up
     #[arg(long)]
     pub standby: bool,
-    /// Of a volume on a cluster: fence the process that has it, also if it lives, and serve it. Without
-    /// --listen, and with --standby elsewhere: have the server that waits do so
+    /// Of a volume on a cluster: fence the process that has it, also if it lives, and serve it.
+    /// Without --listen: have a standby do so
     #[arg(long, conflicts_with = "standby")]
     pub take_over: bool,
     /// Have the server of a volume on a cluster, on whatever machine, give it up in order to one

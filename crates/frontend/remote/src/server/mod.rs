@@ -390,7 +390,7 @@ impl Server {
         }
     }
 
-    /// Refuses whom it could not answer: a client may find the server that has the volume elsewhere.
+    /// Refuses whom it could not answer: the server that has the volume may be another one.
     fn refuse_while_held(&self) -> Result<()> {
         let (Some(tenure), begun) = (&self.tenure, Instant::now()) else { return Ok(()) };
         match tenure.wait(&|| begun.elapsed() > HELD) {

@@ -4,9 +4,9 @@
 use std::fmt::Debug;
 
 /// Knows whether this process still has the volume, where another one may take it over without this
-/// one being told. It knows so for a term at a time, by this machine's clock, and whoever takes the
-/// volume over waits that term out: so an answer that was formed, and found to count, within a term
-/// is no older than the last change before the takeover.
+/// one being told. It knows so for a term at a time, by this machine's clock, and a process that
+/// takes the volume over waits that term out: so an answer that was formed, and found to count,
+/// within a term is no older than the last change before the takeover.
 pub trait Tenure: Debug + Send + Sync {
     /// Is this process known to have the volume at this moment? Does not wait.
     fn counts_now(&self) -> bool;

@@ -63,8 +63,8 @@ fn one_message_names_each_address_and_its_reason() {
     assert!(matches!(&error, Error::Link(why) if why == "tcp:a:1 is not dialed here"), "{error}");
 }
 
-/// A server that stands still is tried last, also if it answered before; where there is one alone, it
-/// is tried as before.
+/// A server that stands still is tried last, also if it answered before. One alone is tried as
+/// before.
 #[test]
 fn one_that_says_nothing_is_tried_last() {
     let several = ways("tcp:a:1,tcp:b:1,tcp:c:1");

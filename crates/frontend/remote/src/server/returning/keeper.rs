@@ -39,7 +39,8 @@ impl Keeper {
     }
 
     /// Syncs by `sync` until the end, as long as clients keep anything, has clients forgotten that
-    /// have gone, and has sessions ended whose clients do not come back. While `is_held` nobody can.
+    /// have gone, and has sessions ended whose clients do not come back. While `is_held` nobody
+    /// can.
     pub fn run(
         &self,
         clients: &Clients,

@@ -24,7 +24,6 @@ impl Sender<FromServer> for Hears {
         false
     }
     fn close(&self) {}
-    fn cut(&self) {}
 }
 
 /// A session that has nothing.
@@ -51,14 +50,11 @@ fn epoch(number: u64) -> VolumeEpoch {
     VolumeEpoch { number, nonce: 100 * number }
 }
 
-fn store(path: &Path) -> Arc<dyn BookStore> {
-    Arc::new(BookFile::new(path))
-}
-
 /// A volume's epoch begins, of which the header names the one before; and that was recovered.
 fn begins(path: &Path, last: u64, next: u64, found: Option<&Recovered>) {
     let (last, next) = (epoch(last), epoch(next));
-    note_epoch(&store(path), Begins { volume: VOLUME, last, next, found }).unwrap();
+    let store: Arc<dyn BookStore> = Arc::new(BookFile::new(path));
+    note_epoch(&store, Begins { volume: VOLUME, last, next, found }).unwrap();
 }
 
 /// A server that has opened the volume, in this epoch, and has found what one before it left.
@@ -66,7 +62,8 @@ fn server(path: &Path, number: u64, found: Option<Recovered>) -> Arc<Clients> {
     let last = found.as_ref().map_or(number - 1, |found| found.epoch);
     begins(path, last, number, found.as_ref());
     let (epoch, recovered) = (epoch(number), found.is_some());
-    let before = Before { book: Some(store(path)), epoch, recovered, ..Before::default() };
+    let before =
+        Before { book: Some(Arc::new(BookFile::new(path))), epoch, recovered, ..Before::default() };
     Arc::new(Clients::new(VOLUME, before).unwrap())
 }
 
