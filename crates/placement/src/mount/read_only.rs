@@ -23,7 +23,10 @@ pub(crate) fn open_to_serve(path: &Path, opts: &OpenOptions) -> Result<(OpenedMe
         Err(_) => open_media_for(path, opts, false).map(|o| o.places).unwrap_or_default(),
     };
     let area = places.record_area.as_ref().and_then(BytePlace::path);
-    let others = [places.log.as_deref(), places.spare.as_deref(), area].into_iter().flatten().map(Path::to_owned);
+    let others = [places.log.as_deref(), places.spare.as_deref(), area]
+        .into_iter()
+        .flatten()
+        .map(Path::to_owned);
     let protected = parts_of(path).into_iter().chain(others).find(|p| is_protected(p));
     match (protected, opts.read_only) {
         (None, _) => Ok((opened?, true)),
