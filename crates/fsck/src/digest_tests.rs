@@ -120,7 +120,7 @@ impl Area {
     }
 
     fn devices(&self) -> Devices<'_> {
-        Devices { area: &self.f.dev, log: None, bytes: Some(&self.dev) }
+        Devices { area: &self.f.dev, log: None, bytes: Some(&self.dev), spare: false }
     }
 
     fn findings(&self) -> Vec<(&'static str, String)> {

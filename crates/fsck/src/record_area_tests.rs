@@ -38,7 +38,7 @@ pub(super) fn change(f: &Fixture, area: &MemDevice, how: impl Fn(&mut RecordArea
 }
 
 fn found(f: &Fixture, bytes: Option<&dyn Device>) -> Vec<(&'static str, Severity)> {
-    let devices = Devices { area: &f.dev, log: None, bytes };
+    let devices = Devices { area: &f.dev, log: None, bytes, spare: false };
     check_on(devices).into_iter().map(|f| (f.code, f.severity)).collect()
 }
 
@@ -47,7 +47,7 @@ fn a_sound_record_area_has_no_findings() {
     for state in [HostState::Mounted, HostState::Clean] {
         let (f, area) = volume(state);
         assert_eq!(found(&f, Some(&area)), []);
-        let seen = inspect(Devices { area: &f.dev, log: None, bytes: Some(&area) });
+        let seen = inspect(Devices { bytes: Some(&area), ..Devices::from(&f.dev as &dyn Device) });
         let view = seen.record_area.unwrap();
         assert_eq!((view.seq, view.epoch, view.len), (2, KEY.epoch.0, LEN));
         assert_eq!(view.volume, show_uuid(&f.header.volume));

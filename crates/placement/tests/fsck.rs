@@ -13,7 +13,7 @@ fn call(v: &LocalVolume, req: Request) -> Reply {
 
 fn check(media: &Media) -> Vec<Finding> {
     let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
-    siftfs_fsck::check_on(siftfs_fsck::Devices { area: &*media.area, log, bytes })
+    siftfs_fsck::check_on(siftfs_fsck::Devices { area: &*media.area, log, bytes, spare: false })
 }
 
 fn sound(media: &Media, when: &str) {

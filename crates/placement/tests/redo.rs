@@ -49,7 +49,12 @@ fn there(media: &Media) -> [u8; 4] {
 
 fn errors(media: &Media) -> Vec<&'static str> {
     let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
-    let found = siftfs_fsck::check_on(siftfs_fsck::Devices { area: &*media.area, log, bytes });
+    let found = siftfs_fsck::check_on(siftfs_fsck::Devices {
+        area: &*media.area,
+        log,
+        bytes,
+        spare: false,
+    });
     let errors = found.iter().filter(|f| f.severity == siftfs_fsck::Severity::Error);
     errors.map(|f| f.code).collect()
 }
