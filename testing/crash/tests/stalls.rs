@@ -85,7 +85,6 @@ fn work(service: &dyn FileService, caller: u64, until: Instant) -> (u64, u64, Du
     (caller, number, longest)
 }
 
-/// Seen to fail when the first log is never left, and when it is never gone back to.
 #[test]
 fn no_fsync_takes_longer_than_twice_the_bound() {
     let run = Run::wanted();

@@ -54,8 +54,6 @@ fn apart(cache: &VolatileCache, kept: u8) -> Image {
 
 /// The log stalls: fsyncs go on, none takes longer than twice the bound, and what they promised is
 /// there after a power cut at once.
-///
-/// Seen to fail when the first log is never left.
 #[test]
 fn r03_fsyncs_go_on_while_the_log_stalls() {
     let bound = Duration::from_millis(300);
@@ -101,8 +99,6 @@ fn r03_fsyncs_go_on_while_the_log_stalls() {
 
 /// A run with stalls of writes and of flushes is cut at every write and flush, with each of the
 /// three devices apart: what was answered as durable is there.
-///
-/// Seen to fail when the end of a generation is written before the log's device is flushed.
 #[test]
 fn r03_power_cuts_with_each_of_three_devices_apart() {
     let device = device();
@@ -159,8 +155,6 @@ fn r03_power_cuts_with_each_of_three_devices_apart() {
 }
 
 /// Recovery of a volume whose log was left is cut everywhere, and goes on where it was.
-///
-/// Seen to fail when the spare log forgets what it has before the log's device was flushed.
 #[test]
 fn r18_an_interrupted_recovery_of_both_logs_starts_again() {
     let device = device();
@@ -186,8 +180,6 @@ fn r18_an_interrupted_recovery_of_both_logs_starts_again() {
 
 /// Without its spare log, with an older copy of it, or with an older log, a volume is refused, and
 /// nothing is written.
-///
-/// Seen to fail when the spare log's epoch is not compared, and when its absence is not noticed.
 #[test]
 fn r16_both_logs_are_needed() {
     let base = base_image_of(KIND);
@@ -220,8 +212,6 @@ fn r16_both_logs_are_needed() {
 }
 
 /// A spare log that is lost is given up with the log, and a volume without one is plain ext4.
-///
-/// Seen to fail when a lost spare log is not among what may be given up.
 #[test]
 fn r16_a_lost_spare_log_is_given_up_with_the_log() {
     let device = device();
@@ -237,8 +227,6 @@ fn r16_a_lost_spare_log_is_given_up_with_the_log() {
 }
 
 /// The log's device fails: the mount latches, and what was promised is there.
-///
-/// Seen to fail when a failed write of the log's device is taken for done as it is brought home.
 #[test]
 fn r21_a_log_that_fails_ends_all_promises() {
     let device = device();

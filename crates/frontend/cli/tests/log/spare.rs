@@ -41,7 +41,6 @@ fn the_life_of_a_volume_with_a_spare_log() {
     s.assert_plain_ext4();
 }
 
-/// Seen to fail when a volume without its spare log is opened.
 #[test]
 fn a_spare_log_is_said_or_found_and_needed() {
     let s = new();

@@ -190,7 +190,7 @@ fn an_error_of_a_write_is_told() {
     pair.write(at(1), &block(1), true).unwrap();
 }
 
-/// Seen to fail when ending the watch does not wait for what the spare log has.
+/// A companion of the others: the end of the watch waits for calls, and for what is brought home.
 #[test]
 fn ending_the_watch_brings_all_home() {
     let rig = Rig::new();

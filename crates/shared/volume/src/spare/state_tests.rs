@@ -16,6 +16,8 @@ fn data(blocks: usize) -> Arc<AlignedBuf> {
 }
 
 /// A call is answered once it and all before it are in durable batches.
+///
+/// Seen to fail when the batch that is being written counts as durable.
 #[test]
 fn calls_on_the_spare_log_are_answered_in_order() {
     let mut st = state(1 << 30);
@@ -25,6 +27,7 @@ fn calls_on_the_spare_log_are_answered_in_order() {
     let flush = st.flush();
     let (_, parts) = st.next_batch().expect("room");
     assert_eq!(parts.len(), 2, "the first and a part of the second");
+    st.flush();
     assert!(st.outcome(first).is_none());
     st.appended(&parts);
     assert_eq!(st.outcome(first), Some(Ok(())));
