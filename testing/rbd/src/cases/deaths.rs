@@ -2,7 +2,7 @@
 
 use siftfs_rbd_tests::cluster::{MONITOR, OSDS};
 use siftfs_rbd_tests::ledger::{Ledger, Seen, Writers};
-use siftfs_rbd_tests::stage::{Mounted, Stage};
+use siftfs_rbd_tests::stage::{Mounted, Stage, succeed};
 use siftfs_rig::place::{Failed, Result, arg};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,6 +52,44 @@ pub fn everything(stage: &Stage<'_>) -> Result<()> {
     stage.cluster.up()?;
     writers.wait_for_more(GOES_ON)?;
     judge(stage, (mounted, &volume), writers, ledger)
+}
+
+/// The cluster is full under a load: calls wait, and go on when there is room again.
+pub fn full(stage: &Stage<'_>) -> Result<()> {
+    let volume = stage.volume("slow", "full", 512)?;
+    let mounted = stage.mount(&volume, "full")?;
+    let ledger = Ledger::default();
+    let writers = ledger.write(&mounted.dir)?;
+    writers.wait_for_more(GOES_ON)?;
+    // What an OSD has used of its device is above that from the start.
+    full_at(stage, "0.001")?;
+    let begun = Instant::now();
+    loop {
+        let before = writers.total();
+        thread::sleep(Duration::from_secs(3));
+        if writers.total() == before {
+            break;
+        }
+        if begun.elapsed() > GOES_ON {
+            return Err(Failed("a cluster that is full takes writes".into()));
+        }
+    }
+    let status = stage.status(&mounted)?;
+    let cluster = &status["runtime"]["devices"][0]["cluster"];
+    let (health, waited) = (cluster["health"].as_str(), cluster["longest_ms"].as_u64());
+    if health == Some("HEALTH_OK") || waited.is_none_or(|ms| ms < 2000) {
+        return Err(Failed(format!("status does not say what is waited for: {cluster}")));
+    }
+    full_at(stage, "0.95")?;
+    writers.wait_for_more(GOES_ON)?;
+    judge(stage, (mounted, &volume), writers, ledger)
+}
+
+/// From which share of its device on an OSD takes no more writes.
+fn full_at(stage: &Stage<'_>, ratio: &str) -> Result<()> {
+    let mut command = stage.command("ceph");
+    command.env_remove("CEPH_ARGS").args(["--id", "admin", "osd", "set-full-ratio", ratio]);
+    succeed(&mut command).map(drop)
 }
 
 /// The mount's process is killed under a load, again and again, and the next one takes the image

@@ -15,11 +15,12 @@ use siftfs_rig::place::Result;
 pub type Case = fn(&Stage<'_>) -> Result<()>;
 
 /// All cases, by name, in their order.
-pub const ALL: [(&str, Case); 18] = [
+pub const ALL: [(&str, Case); 19] = [
     ("refusals", refusals::refusals),
     ("no-cluster", refusals::no_cluster),
     ("osds", deaths::osds),
     ("everything", deaths::everything),
+    ("full", deaths::full),
     ("server", deaths::server),
     ("log-apart", deaths::log_apart),
     ("grown", grown::grown),
