@@ -23,6 +23,7 @@ fn every_option_of_the_list_is_taken() {
             "SWITCH" | "WHEN" => format!("{name}=off"),
             "SIZE" => format!("{name}=64M"),
             "COUNT" => format!("{name}=3"),
+            "MILLISECONDS" => format!("{name}=100"),
             _ => format!("{name}=7"),
         };
         parse(std::slice::from_ref(&example), false).unwrap_or_else(|e| panic!("{example}: {e}"));
