@@ -14,7 +14,7 @@ use siftfs_device::{Device, preallocate};
 use siftfs_device_rbd::is_rbd;
 use siftfs_device_stripe::{parts_of, principal};
 use siftfs_log::{SPARE_SLOTS, SpareHeader, show_uuid};
-use siftfs_volume::{Media, read_log_header};
+use siftfs_volume::{Media, read_log_header, require_room_for_spare};
 use siftfs_wire::Access;
 use std::ffi::OsString;
 use std::fs;
@@ -85,6 +85,7 @@ impl NewSpare {
         let there = is_rbd(place) || meta.as_ref().is_some_and(|m| !m.is_file() || m.len() > 0);
         if there {
             let device = open_alone(place)?;
+            require_room_for_spare(&*device)?;
             refuse_used(&*device, opts.force)?;
             return Ok(Self { device, fresh: None });
         }

@@ -32,7 +32,9 @@ pub use record_area::{RecordArea, erase_record_area, format_record_area};
 pub use redo::{RedoEnd, RedoMedium, RedoScanner};
 pub use ring::ReadCounts;
 pub use slots::{HostSlots, ServiceSlots};
-pub use spare::{LogPair, MIN_SPARE, SpareReport, SpareState, erase_spare, format_spare};
+pub use spare::{
+    LogPair, MIN_SPARE, SpareReport, SpareState, erase_spare, format_spare, require_room_for_spare,
+};
 pub use superblock::AreaSuper;
 
 #[cfg(test)]

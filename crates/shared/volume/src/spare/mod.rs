@@ -23,4 +23,4 @@ mod work;
 
 pub use open::check;
 pub use pair::{LogPair, SpareReport, SpareState};
-pub use store::{MIN_SPARE, erase_spare, format_spare};
+pub use store::{MIN_SPARE, erase_spare, format_spare, require_room_for_spare};

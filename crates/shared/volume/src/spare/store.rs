@@ -88,6 +88,20 @@ fn read_block(device: &dyn Device, at: u64) -> Result<Box<[u8; BLOCK_SIZE]>> {
     Ok(block)
 }
 
+/// Is the device long enough for a spare log?
+///
+/// # Errors
+/// Refused if it is not.
+pub fn require_room_for_spare(device: &dyn Device) -> Result<()> {
+    match device.size() {
+        MIN_SPARE.. => Ok(()),
+        len => Err(Error::Refused(format!(
+            "a spare log of {len} bytes is too small: it needs {}M at least",
+            MIN_SPARE >> 20
+        ))),
+    }
+}
+
 /// Makes an empty spare log that takes the whole device, for the volume of `log`, whose log's
 /// device has `log_len` bytes; durable when it returns. Batches that were there are of other keys.
 ///
@@ -101,12 +115,7 @@ pub fn format_spare(
 ) -> Result<()> {
     let down = |len: u64| len / BLOCK_BYTES * BLOCK_BYTES;
     let (len, log_len) = (down(device.size()), down(log_len));
-    if len < MIN_SPARE {
-        return Err(Error::Refused(format!(
-            "a spare log of {len} bytes is too small: it needs {}M at least",
-            MIN_SPARE >> 20
-        )));
-    }
+    require_room_for_spare(device)?;
     let (volume, epoch) = (log.volume, Epoch(0));
     for (generation, at) in (1..).zip(SPARE_SLOTS) {
         let header = SpareHeader { generation, volume, epoch, nonce, len, log_len };
