@@ -65,19 +65,29 @@ fn look(table: &Permissions, told: &[RwLock<Told>; 2], seed: u64, end: &AtomicBo
     (granted, refused)
 }
 
+/// Ends those that look, also if another thread fails: they would look for ever.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn nothing_of_an_owner_is_granted_when_it_was_taken_back() {
     let (table, told, end) = (table(BLOCKS, 2), Default::default(), AtomicBool::new(false));
     let until = Instant::now() + Duration::from_millis(1500);
     let (table, told, end) = (&table, &told, &end);
     let [rounds, granted, refused] = std::thread::scope(|scope| {
+        let ends = Ends(end);
         let looking = [1, 2].map(|seed| scope.spawn(move || look(table, told, seed, end)));
         let changing = [0, 1].map(|changer| {
             let told = &told[usize::try_from(changer).unwrap()];
             scope.spawn(move || change(table, told, changer, until))
         });
         let rounds = changing.map(|thread| thread.join().expect("no panic"));
-        end.store(true, Ordering::Release);
+        drop(ends);
         let found = looking.map(|thread| thread.join().expect("no panic"));
         let [granted, refused] = [found[0].0 + found[1].0, found[0].1 + found[1].1];
         [rounds[0].min(rounds[1]), granted, refused]
