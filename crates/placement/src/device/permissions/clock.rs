@@ -71,9 +71,10 @@ impl Clock {
     }
 
     /// The leaf that is to go next, if there is one: it was not used since the hand passed it, or
-    /// the hand has passed [`MOST_STEPS`] that were.
+    /// the hand has passed [`MOST_STEPS`] that were, or all of them twice. Checks mark leaves
+    /// meanwhile, so there may be none that is unmarked when the hand comes to it.
     pub fn victim(&mut self, used: &Used) -> Option<u64> {
-        let mut steps = 0;
+        let (mut steps, mut passed) = (0, None);
         // Twice round: in the first round every leaf may be marked.
         let frames = self.leaves.len();
         for _ in 0..frames * 2 {
@@ -83,9 +84,10 @@ impl Clock {
             if steps == MOST_STEPS || !frame.swap(false, Ordering::Relaxed) {
                 return Some(leaf);
             }
+            passed = Some(leaf);
             steps += 1;
         }
-        None
+        passed
     }
 
     /// How many leaves are in memory.
