@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How long an administrator's command waits until a standby has the volume: the owner may have
 /// much to bring home.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How often a standby tries again to open a volume that nobody else has, and when.
+const TRIES: u32 = 3;
+const AGAIN: Duration = Duration::from_secs(1);
 /// What is said of a volume that another process has.
 const IN_USE: &str = "is in use by";
 /// Between two questions of an owner whether it is to give its volume up.
@@ -89,6 +92,7 @@ fn take(
     mut standby: Standby,
     (state, over): (&StateCell, &dyn Fn() -> bool),
 ) -> Result<Option<LocalVolume>, Failure> {
+    let mut failed = 0;
     loop {
         let Some(turn) = standby.wait(over) else { return Ok(None) };
         tracing::info!(?turn, owner = standby.owner(), "the volume is this server's to take");
@@ -102,6 +106,14 @@ fn take(
             Err(failure) if failure.message.contains(IN_USE) || standby.was_late(over) => {
                 tracing::info!(why = failure.message, "another server was earlier");
                 state.set(State::Standby);
+                failed = 0;
+            }
+            // One that was earlier may have fenced this attempt, and have given the volume up since.
+            Err(failure) if failed < TRIES => {
+                tracing::warn!(why = failure.message, "the volume was not opened: tried again");
+                state.set(State::Standby);
+                failed += 1;
+                thread::sleep(AGAIN);
             }
             Err(failure) => return Err(failure),
         }
