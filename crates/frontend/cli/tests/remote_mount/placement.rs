@@ -422,8 +422,8 @@ fn a_stopped_agent_writes_nothing_late() {
     stopped(Duration::from_secs(5));
 }
 
-/// A process that was stopped, and goes on when this is dropped: a test that fails does not wait for
-/// it for ever.
+/// A process that was stopped, and goes on when this is dropped: a test that fails does not wait
+/// for it for ever.
 struct Awake(Pid);
 
 impl Drop for Awake {

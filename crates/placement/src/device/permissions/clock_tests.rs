@@ -53,8 +53,8 @@ fn an_empty_clock_has_no_victim() {
     assert_eq!(clock.victim(&used), None);
 }
 
-/// Checks that go on using all leaves keep none from leaving. Seen to fail, two times of three, when
-/// the hand gave up behind its second round.
+/// Checks that go on using all leaves keep none from leaving. Seen to fail, two times of three,
+/// when the hand gave up behind its second round.
 #[test]
 fn leaves_that_are_used_all_the_time_leave_too() {
     let (mut clock, used) = full(2);

@@ -108,7 +108,7 @@ fn take(
                 state.set(State::Standby);
                 failed = 0;
             }
-            // One that was earlier may have fenced this attempt, and have given the volume up since.
+            // One that was earlier may have fenced this attempt, and given the volume up since.
             Err(failure) if failed < TRIES => {
                 tracing::warn!(why = failure.message, "the volume was not opened: tried again");
                 state.set(State::Standby);
