@@ -62,7 +62,7 @@ pub fn full(stage: &Stage<'_>) -> Result<()> {
     let writers = ledger.write(&mounted.dir)?;
     writers.wait_for_more(GOES_ON)?;
     // What an OSD has used of its device is above that from the start.
-    full_at(stage, "0.001")?;
+    full_at(stage, ["0.0001", "0.0005", "0.001"])?;
     let begun = Instant::now();
     loop {
         let before = writers.total();
@@ -80,16 +80,19 @@ pub fn full(stage: &Stage<'_>) -> Result<()> {
     if health == Some("HEALTH_OK") || waited.is_none_or(|ms| ms < 2000) {
         return Err(Failed(format!("status does not say what is waited for: {cluster}")));
     }
-    full_at(stage, "0.95")?;
+    full_at(stage, ["0.85", "0.9", "0.95"])?;
     writers.wait_for_more(GOES_ON)?;
     judge(stage, (mounted, &volume), writers, ledger)
 }
 
-/// From which share of its device on an OSD takes no more writes.
-fn full_at(stage: &Stage<'_>, ratio: &str) -> Result<()> {
-    let mut command = stage.command("ceph");
-    command.env_remove("CEPH_ARGS").args(["--id", "admin", "osd", "set-full-ratio", ratio]);
-    succeed(&mut command).map(drop)
+/// From which shares of its device on an OSD warns, takes no copies, and takes no more writes.
+fn full_at(stage: &Stage<'_>, ratios: [&str; 3]) -> Result<()> {
+    let names = ["set-nearfull-ratio", "set-backfillfull-ratio", "set-full-ratio"];
+    names.iter().zip(ratios).try_for_each(|(name, ratio)| {
+        let mut command = stage.command("ceph");
+        command.env_remove("CEPH_ARGS").args(["--id", "admin", "osd", name, ratio]);
+        succeed(&mut command).map(drop)
+    })
 }
 
 /// The mount's process is killed under a load, again and again, and the next one takes the image
