@@ -14,7 +14,7 @@ const SLICE: [&str; 9] = [
     "stopped",
     "short-entry",
     "words",
-    "servers",
+    "handed-over",
 ];
 
 /// The command is built with the feature `rbd` where Ceph's headers are, as `make test` does it.
