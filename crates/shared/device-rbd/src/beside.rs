@@ -47,7 +47,7 @@ impl Objects {
         Err(Error::Refused(format!("{}: cannot {what} its {name}: {why}", self.place)))
     }
 
-    /// Bytes of an object; `None` if there is none.
+    /// The length of the object in bytes; `None` if the pool has no such object.
     fn length(&self, name: &str) -> Result<Option<u64>> {
         let (object, mut size, mut time) = (self.object(name)?, 0, 0);
         // SAFETY: the pool is open, the name lives during the call, which fills in both numbers.

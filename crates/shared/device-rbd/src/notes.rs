@@ -1,5 +1,5 @@
-//! Who has asked for an image and not ended in order, and who waits for it: attributes of objects
-//! beside the image.
+//! Notes of processes that have asked for an image and not ended in order, and of those that wait
+//! for it: attributes of objects beside the image.
 //!
 //! They are not the image's own metadata: librbd takes the image's lock before it changes that.
 #![allow(unsafe_code)]

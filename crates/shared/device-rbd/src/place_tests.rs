@@ -87,7 +87,7 @@ fn a_name_that_a_client_says_leads_to_no_other_pool() {
     assert!(pool.image(&long[1..]).is_ok() && pool.image(".i.making").is_ok());
 }
 
-/// A word about one owner is none about the next one.
+/// An operator's word about one owner does not count for the next one.
 #[test]
 fn an_operator_means_one_owner() {
     assert!(Whom::Anybody.is_meant("process 1 of a"));

@@ -106,7 +106,7 @@ pub struct ReadOp<'a> {
 /// they are there wherever the device is opened. A process writes them that has the device to
 /// write, and once that is taken away its calls fail.
 pub trait Beside: Debug + Send + Sync {
-    /// The first `limit` bytes of a thing; `None` if there is none of this name.
+    /// The first `limit` bytes of a thing; `None` if nothing has this name.
     ///
     /// # Errors
     /// It cannot be read. The message names the device and the thing, as those of all calls do.
@@ -116,8 +116,8 @@ pub trait Beside: Debug + Send + Sync {
     /// # Errors
     /// They may be there, or what was there before.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()>;
-    /// Adds bytes at the end of a thing, which begins with them if there is none: durable, and as a
-    /// whole, when this returns.
+    /// Adds bytes at the end of a thing, or makes a thing of them if nothing has this name. They
+    /// are durable, and there as a whole, when this returns.
     ///
     /// # Errors
     /// They may be there.

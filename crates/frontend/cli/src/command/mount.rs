@@ -210,7 +210,9 @@ fn confirm_servers(served: &Served, trust: &Trust) -> Result<(), Failure> {
     if unknown.len() == served.addresses.all().len() {
         return Err(Failure::plain(unknown.join("; ")));
     }
-    unknown.iter().for_each(|why| complain(format_args!("passed by for now: {why}")));
+    unknown
+        .iter()
+        .for_each(|why| complain(format_args!("passed by, and dialed again later: {why}")));
     Ok(())
 }
 

@@ -284,8 +284,8 @@ impl State {
 
 /// The spare log.
 impl State {
-    /// The first log is given up for now: what is not durable there goes to the spare one, in the
-    /// order of the calls. Calls that are inside it end there whenever they do.
+    /// The first log is left until it answers: what is not durable there goes to the spare one, in
+    /// the order of the calls. Calls that are inside it end there whenever they do.
     pub fn leave(&mut self) {
         assert_eq!(self.mode, Mode::First, "it is left once");
         self.counts.stalls += 1;
