@@ -40,6 +40,8 @@ need fio fio
 python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
 # For `siftfs bench ceto-table3`, which a test runs.
 [ -e /usr/lib/x86_64-linux-gnu/libleveldb.so.1d ] || missing="$missing libleveldb1d"
+# LevelDB as programs have it, for tests of the library that is loaded into them.
+/usr/bin/python3 -c "import plyvel" 2>/dev/null || missing="$missing python3-plyvel"
 # For addresses of RDMA (the feature `rdma`), which nothing needs that is without them.
 [ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
 # For images of Ceph (the feature `rbd`), likewise.
@@ -54,7 +56,6 @@ if [ "${1:-}" = apps ]; then
     need mariadbd mariadb-server-core
     need mariadb mariadb-client-core
     need sysbench sysbench
-    /usr/bin/python3 -c "import plyvel" 2>/dev/null || missing="$missing python3-plyvel"
     need git git
     need rsync rsync
     need go golang-go
@@ -105,7 +106,6 @@ if [ "${1:-}" = integrations ]; then
     # For LevelDB's archive, which is linked, and for programs that are run as they are.
     ls /usr/lib/*/libsnappy.so >/dev/null 2>&1 || missing="$missing libsnappy-dev"
     need db_bench rocksdb-tools
-    /usr/bin/python3 -c "import plyvel" 2>/dev/null || missing="$missing python3-plyvel"
 fi
 
 [ -z "$missing" ] && exit 0
