@@ -221,6 +221,8 @@ pub struct MkfsReport {
     pub redo_lane_bytes: u64,
     /// Bytes of the spare log; 0 without one.
     pub spare_log_bytes: u64,
+    /// Whether the spare log has room for an image of the log, and outlives its device so.
+    pub spare_log_may_stand_alone: bool,
     /// The record area, where there is one.
     pub record_area: Option<RecordAreaReport>,
     /// What the journal holds of staged data: `ref` or `copy`.

@@ -33,13 +33,15 @@ pub struct VolumeKind {
     pub record_area: bool,
     /// There is a redo lane of [`REDO_LANE`] bytes.
     pub redo_lane: bool,
-    /// There is a spare log: the last [`SPARE`] bytes of the image, as a device of its own. Not
-    /// beside a record area.
-    pub spare: bool,
+    /// Bytes of the spare log: the last ones of the image, as a device of its own; 0 if there is
+    /// none. Not beside a record area.
+    pub spare: u64,
 }
 
-/// Bytes of a spare log.
+/// Bytes of a spare log that has no room for an image of the log.
 pub const SPARE: u64 = MIN_SPARE;
+/// Bytes of one that has room for [`VolumeKind::APART`]'s.
+const ROOMY_SPARE: u64 = MIN_SPARE + VolumeKind::APART.log;
 
 /// Bytes of a redo lane, its slots included: the least that there may be.
 pub const REDO_LANE: u64 = MIN_REDO_LANE;
@@ -70,12 +72,18 @@ impl VolumeKind {
         journal_data: JournalData::Ref,
         record_area: false,
         redo_lane: false,
-        spare: false,
+        spare: 0,
     };
 
     /// The same with a spare log behind it.
     pub const fn with_spare(self) -> Self {
-        Self { spare: true, size: self.size + SPARE, ..self }
+        Self { spare: SPARE, size: self.size + SPARE, ..self }
+    }
+
+    /// [`VolumeKind::APART`] with a spare log behind it that may be the log alone.
+    pub const fn with_roomy_spare() -> Self {
+        let size = Self::APART.size + ROOMY_SPARE;
+        Self { spare: ROOMY_SPARE, size, ..Self::APART }
     }
 
     /// The same with a journal that repeats staged data.
@@ -102,7 +110,7 @@ impl VolumeKind {
 
     /// Where the spare log begins, if there is one.
     fn spare_split(&self) -> Option<u64> {
-        self.spare.then(|| self.size - SPARE)
+        (self.spare > 0).then(|| self.size - self.spare)
     }
 
     /// Where the log's device begins, if it has one of its own.
@@ -205,14 +213,14 @@ impl Split {
             })
         };
         let bytes = at.filter(|at| is_slot(*at));
-        let at = image.size().checked_sub(SPARE);
-        let is_spare = |at: u64| {
+        let is_spare = |at: &u64| {
             let mut slots = SPARE_SLOTS.iter().map(|slot| image.bytes(at + slot, 4096));
             slots.any(|slot| {
                 SpareHeader::decode(slot.as_slice().try_into().expect("a block")).is_ok()
             })
         };
-        let spare = at.filter(|at| is_spare(*at));
+        let places = [SPARE, ROOMY_SPARE].map(|len| image.size().checked_sub(len));
+        let spare = places.into_iter().flatten().find(is_spare);
         let end = bytes.or(spare).unwrap_or(image.size());
         let superblock = (image.size() > 2048).then(|| image.bytes(1024, 1024));
         let area = superblock.and_then(|bytes| AreaSuper::parse(&bytes));

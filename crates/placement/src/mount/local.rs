@@ -535,6 +535,7 @@ fn told(pair: &LogPair) -> SpareInfo {
         lacking_bytes: report.lacking,
         used_bytes: report.used,
         total_bytes: report.len,
+        may_stand_alone: report.may_stand_alone,
     }
 }
 

@@ -9,20 +9,22 @@ use crate::storage::{self, How, open_alone};
 use crate::volume::files::{make_file, refuse_existing};
 use crate::volume::find;
 use crate::volume::place::{refuse_log, same_storage};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result};
+use siftfs_base::{Error, Result};
 use siftfs_device::{Device, preallocate};
 use siftfs_device_rbd::is_rbd;
 use siftfs_device_stripe::{parts_of, principal};
-use siftfs_log::{SPARE_SLOTS, SpareHeader, show_uuid};
-use siftfs_volume::{Media, read_log_header, require_room_for_spare};
+use siftfs_log::{AreaLink, SpareHeader, show_uuid};
+use siftfs_volume::{Media, read_log_header, read_spare_header, require_room_for_spare};
 use siftfs_wire::Access;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a spare log's file that is made without a size.
+/// Bytes of a spare log's file that is made, at least.
 const SPARE_LOG: u64 = 256 << 20;
+/// What it has beyond an image of the log, at least.
+const BEYOND_IMAGE: u64 = 64 << 20;
 
 /// A problem with the spare log's place, which is not the one that the command is about.
 fn about(place: &Path, e: &Error) -> Error {
@@ -90,7 +92,7 @@ impl NewSpare {
             return Ok(Self { device, fresh: None });
         }
         make_file(place, 0)?;
-        let made = preallocate(place, SPARE_LOG).and_then(|()| open_alone(place));
+        let made = preallocate(place, len_beside_log(opts)).and_then(|()| open_alone(place));
         let fresh = meta.is_none().then(|| place.to_owned());
         if made.is_err() {
             fresh.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -109,6 +111,13 @@ impl NewSpare {
     }
 }
 
+/// Bytes of a new spare log's file: with room for an image of the log.
+fn len_beside_log(opts: &MkfsOptions) -> u64 {
+    let there = |log: &PathBuf| storage::open(log, How::usual(Access::ReadOnly)).ok();
+    let log = opts.log_size.or_else(|| Some(opts.log.as_ref().and_then(there)?.size()));
+    SPARE_LOG.max(log.unwrap_or_default().saturating_add(BEYOND_IMAGE))
+}
+
 /// Refuses a device that holds something, and says if that is another volume's spare log.
 fn refuse_used(device: &dyn Device, force: bool) -> Result<()> {
     match header_of(device) {
@@ -122,13 +131,9 @@ fn refuse_used(device: &dyn Device, force: bool) -> Result<()> {
     }
 }
 
-/// The header in either slot, of whatever generation.
+/// The newest header of a spare log, if one is there.
 fn header_of(device: &dyn Device) -> Option<SpareHeader> {
-    SPARE_SLOTS.into_iter().filter(|at| at + BLOCK_BYTES <= device.size()).find_map(|at| {
-        let mut block = Box::new([0; BLOCK_SIZE]);
-        device.read(at, &mut block[..]).ok()?;
-        SpareHeader::decode(&block).ok()
-    })
+    read_spare_header(device).ok()
 }
 
 /// A spare log that was opened, and where it is.
@@ -151,8 +156,12 @@ pub(crate) fn open(
     }
     // What is wrong with the header is said when it is read to be used.
     let header = media.log.as_ref().and_then(|log| read_log_header(&**log).ok());
-    let uuid = header.as_ref().filter(|header| header.spare_log()).map(|header| header.volume);
+    let uuid = match &media.log {
+        Some(_) => header.as_ref().filter(|header| header.spare_log()).map(|header| header.volume),
+        None => find::link_of(&*media.area)?.map(|link| link.volume),
+    };
     let place = match (uuid, &opts.log_spare, header) {
+        (Some(uuid), _, None) => alone(volume, opts, &uuid),
         (Some(uuid), None, _) => find_spare(volume, &uuid),
         (None, Some(place), Some(_)) => {
             let what = "the volume has no spare log: leave it out, or make a volume with one (siftfs mkfs \
@@ -168,6 +177,24 @@ pub(crate) fn open(
     }
     let device = storage::open(&place, How::of(opts, access)).map_err(|e| about(&place, &e))?;
     Ok(Some((device, place)))
+}
+
+/// Where the spare log of the volume with this UUID is, if that is the log alone.
+fn alone(volume: &Path, opts: &OpenOptions, uuid: &[u8; 16]) -> Option<PathBuf> {
+    let place = opts.log_spare.clone().or_else(|| find_spare(volume, uuid))?;
+    let header = header_of(&*storage::open(&place, How::usual(Access::ReadOnly)).ok()?)?;
+    (header.alone && header.volume == *uuid).then_some(place)
+}
+
+/// Is the spare log the log alone? Then the log's device, which has failed, is not looked at.
+pub(crate) fn is_alone(volume: &Path, opts: &OpenOptions, link: &AreaLink) -> bool {
+    let place = alone(volume, opts, &link.volume);
+    if let Some(place) = &place {
+        let log = opts.log.as_ref().map(|log| log.display().to_string()).unwrap_or_default();
+        let spare = place.display();
+        tracing::warn!(%spare, log, "the log's device has failed: the spare log is the log alone");
+    }
+    place.is_some()
 }
 
 /// Why a volume with a spare log is used by one process alone.

@@ -14,6 +14,7 @@ use siftfs_log::{
 };
 use siftfs_volume::{
     AreaSuper, Media, RedoMedium, format_headers, format_record_area, format_spare,
+    read_spare_header,
 };
 
 /// Smallest journal in bytes: a quarter of it must hold one operation with room to spare.
@@ -240,9 +241,11 @@ pub(crate) fn write_log(
         .ok_or_else(|| siftfs_base::corrupt("new area", "there is no superblock"))?;
     assert!(!has_marker(&block), "a log is made for a file system that nobody uses");
     let mut header = layout.header(*volume.as_bytes(), area.uuid);
+    let mut may_stand_alone = false;
     if let Some(spare) = &media.spare {
         header.incompat |= INCOMPAT_SPARE_LOG;
         format_spare(&**spare, &header, dev.size(), nonce()?)?;
+        may_stand_alone = read_spare_header(&**spare)?.image > 0;
     }
     let (host, service) = first_records(layout, &block, area.crc)?;
     if let Some(bytes) = &media.bytes {
@@ -265,6 +268,7 @@ pub(crate) fn write_log(
         lanes: layout.lanes,
         redo_lane_bytes: layout.redo,
         spare_log_bytes: media.spare.as_ref().map_or(0, |spare| spare.size()),
+        spare_log_may_stand_alone: may_stand_alone,
         record_area: layout.record_area.zip(media.bytes.as_deref()).map(report_area),
         journal_data: layout.journal_data.to_string(),
         reserved: header.reserved(),

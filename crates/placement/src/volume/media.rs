@@ -257,6 +257,7 @@ fn with_log(path: &Path, opts: &OpenOptions, access: StorageAccess) -> Result<Bl
     }
     let link = find::link_of(&*area)?;
     let log = match (&opts.log, &link) {
+        (_, Some(link)) if spare::is_alone(path, opts, link) => None,
         (Some(log), _) => Some(log.clone()),
         (None, Some(link)) => find::find_log(path, link)?,
         (None, None) => None,

@@ -38,7 +38,8 @@ pub struct SpareInfo {
     /// Path of its device.
     pub path: String,
     /// Where new records go: `first`, to the log's device; `spare`, to the spare log, because the
-    /// first stalls or lacks something; `off`, to the log's device, which is not watched.
+    /// first stalls or lacks something; `alone`, to the spare log, which is the log, because the
+    /// log's device has failed; `off`, to the log's device, which is not watched.
     pub state: String,
     /// How often the log's device was left.
     pub stalls: u64,
@@ -53,8 +54,10 @@ pub struct SpareInfo {
     pub lacking_bytes: u64,
     /// Bytes of the spare log in use.
     pub used_bytes: u64,
-    /// Bytes of the spare log.
+    /// Bytes of the spare log for records of stalls.
     pub total_bytes: u64,
+    /// Whether there is room for an image of the log, so that it outlives its device.
+    pub may_stand_alone: bool,
 }
 
 /// A cluster that has a device.

@@ -33,7 +33,8 @@ pub use redo::{RedoEnd, RedoMedium, RedoScanner};
 pub use ring::ReadCounts;
 pub use slots::{HostSlots, ServiceSlots};
 pub use spare::{
-    LogPair, MIN_SPARE, SpareReport, SpareState, erase_spare, format_spare, require_room_for_spare,
+    LogPair, MIN_SPARE, SpareReport, SpareState, erase_spare, format_spare, read_spare_header,
+    require_room_for_spare,
 };
 pub use superblock::AreaSuper;
 

@@ -41,15 +41,16 @@ impl Media {
     }
 
     /// The same, with the log and a spare one as one device, if there is a spare one and that was
-    /// not done before. For a caller that may write, the log's device then has everything.
+    /// not done before. For a caller that may write, the log's device then has everything, or was
+    /// given up. The log may be missing if the spare one is the log alone.
     ///
     /// # Errors
     /// As [`LogPair::open`].
     pub fn paired(self, may_write: bool) -> Result<Self> {
-        let (Some(log), Some(spare), None) = (&self.log, &self.spare, &self.pair) else {
+        let (Some(spare), None) = (&self.spare, &self.pair) else {
             return Ok(self);
         };
-        let pair = LogPair::open(log.clone(), spare.clone(), may_write)?;
+        let pair = LogPair::open(self.log.clone(), spare.clone(), may_write)?;
         let log: Arc<dyn Device> = pair.clone();
         Ok(Self { log: Some(log), pair: Some(pair), ..self })
     }

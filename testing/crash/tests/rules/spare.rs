@@ -1,5 +1,6 @@
-//! Rules where the log has a spare one, and its device stalls: R3, R4, R8, R14, R16, R21. Area, log
-//! and spare log are three devices, whose power fails at once and which lose what they like.
+//! Rules where the log has a spare one, and its device stalls or fails: R3, R4, R8, R14, R16, R21.
+//! Area, log and spare log are three devices, whose power fails at once and which lose what they
+//! like.
 
 use super::bytes;
 use siftfs_crash::{Back, Bench, SPARE, Split, VolumeKind, base_image_of, fault_device, mem_media};
@@ -9,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const KIND: VolumeKind = VolumeKind::APART.with_spare();
+/// The same with a spare log that may be the log alone.
+const ROOMY: VolumeKind = VolumeKind::with_roomy_spare();
 /// Where the spare log's device begins in an image, and before it the log's.
 const SPARE_AT: u64 = KIND.size - SPARE;
 const LOG_AT: u64 = SPARE_AT - KIND.log;
@@ -17,6 +20,22 @@ const SOON: Duration = Duration::from_millis(30);
 
 fn device() -> Arc<FaultDevice> {
     Arc::new(fault_device(base_image_of(KIND), 1))
+}
+
+fn roomy_device() -> Arc<FaultDevice> {
+    Arc::new(fault_device(base_image_of(ROOMY), 1))
+}
+
+/// From now on calls of this class fail at the log's device.
+fn fail(device: &FaultDevice, class: OpClass) {
+    device.inject(Fault::fail(class, libc::EIO).within(LOG_AT..SPARE_AT));
+}
+
+/// The same image without the log's device.
+fn without_log(image: &Image) -> Image {
+    let mut image = image.clone();
+    image.write(LOG_AT, &vec![0; usize::try_from(KIND.log).expect("small")]);
+    image
 }
 
 /// Calls of this class stop at the log's device until the gate is opened.
@@ -97,6 +116,46 @@ fn r03_fsyncs_go_on_while_the_log_stalls() {
     assert!(Back::from(&last).bytes("home") == bytes(4, 4000));
 }
 
+/// What was fsynced into seven files, and when it was answered.
+struct Ledger<'a> {
+    device: &'a FaultDevice,
+    acked: Vec<(String, u64, u64)>,
+    drawn: u64,
+}
+
+impl<'a> Ledger<'a> {
+    fn new(device: &'a FaultDevice) -> Self {
+        Self { device, acked: Vec::new(), drawn: 0 }
+    }
+
+    fn work(&mut self, b: &Bench, count: u64, commit: bool) {
+        for i in 0..count {
+            self.drawn += 1;
+            let name = format!("f{}", self.drawn % 7);
+            if b.try_ino(&name).is_none() {
+                b.create(&name);
+            }
+            b.write(&name, 0, &bytes(self.drawn, 2000));
+            b.fsync(&name);
+            self.acked.push((name, self.drawn, self.device.ops()));
+            if commit && i == count / 2 {
+                b.settle();
+            }
+        }
+    }
+
+    /// What was answered before this cut is there.
+    fn judge(&self, back: &Back, cut: u64, what: &str) {
+        for name in (0..7).map(|i| format!("f{i}")) {
+            let own = || self.acked.iter().filter(|(n, ..)| *n == name);
+            let durable = own().filter(|(.., ops)| *ops <= cut).map(|a| a.1).max();
+            let found = back.bytes(&name);
+            let at = own().map(|a| a.1).find(|id| found == bytes(*id, 2000));
+            assert!(at >= durable, "{what}: {name} has {at:?}, durable is {durable:?}");
+        }
+    }
+}
+
 /// A run with stalls of writes and of flushes is cut at every write and flush, with each of the
 /// three devices apart: what was answered as durable is there.
 #[test]
@@ -104,31 +163,15 @@ fn r03_power_cuts_with_each_of_three_devices_apart() {
     let device = device();
     device.record_history();
     let b = Bench::failing_over(device.clone(), SOON);
-    let mut acked: Vec<(String, u64, u64)> = Vec::new();
-    let mut drawn = 0;
-    let mut work = |count: u64, commit: bool| {
-        for i in 0..count {
-            drawn += 1;
-            let name = format!("f{}", drawn % 7);
-            if b.try_ino(&name).is_none() {
-                b.create(&name);
-            }
-            b.write(&name, 0, &bytes(drawn, 2000));
-            b.fsync(&name);
-            acked.push((name, drawn, device.ops()));
-            if commit && i == count / 2 {
-                b.settle();
-            }
-        }
-    };
-    work(3, true);
+    let mut ledger = Ledger::new(&device);
+    ledger.work(&b, 3, true);
     for class in [OpClass::Write, OpClass::Flush] {
         let gate = stall(&device, class);
-        work(5, true);
+        ledger.work(&b, 5, true);
         go_on(&device, &gate);
-        work(3, false);
+        ledger.work(&b, 3, false);
         wait_for(&b, "first");
-        work(2, true);
+        ledger.work(&b, 2, true);
     }
     b.close();
     let (mut cuts, mut states) = (0u64, 0);
@@ -142,13 +185,7 @@ fn r03_power_cuts_with_each_of_three_devices_apart() {
             let what = format!("cut {cut}, kept {kept:03b}");
             let back = Back::from(&apart(cache, kept));
             states += 1;
-            for name in (0..7).map(|i| format!("f{i}")) {
-                let own = || acked.iter().filter(|(n, ..)| *n == name);
-                let durable = own().filter(|(.., ops)| *ops <= cut).map(|a| a.1).max();
-                let found = back.bytes(&name);
-                let at = own().map(|a| a.1).find(|id| found == bytes(*id, 2000));
-                assert!(at >= durable, "{what}: {name} has {at:?}, durable is {durable:?}");
-            }
+            ledger.judge(&back, cut, &what);
         }
     });
     assert!(states > 100, "{states} states of {cuts} cuts");
@@ -226,7 +263,8 @@ fn r16_a_lost_spare_log_is_given_up_with_the_log() {
     siftfs_crash::e2fsck_image(&device.snapshot()).expect("a clean file system");
 }
 
-/// The log's device fails: the mount latches, and what was promised is there.
+/// The log's device fails, and the spare one has no room for what it has: the mount latches, and
+/// what was promised is there.
 #[test]
 fn r21_a_log_that_fails_ends_all_promises() {
     let device = device();
@@ -245,4 +283,75 @@ fn r21_a_log_that_fails_ends_all_promises() {
     b.stop();
     let back = Back::from(&image);
     assert!(back.bytes("b") == bytes(2, 6000) && back.bytes("a")[1..] == bytes(1, 6000)[1..]);
+}
+
+/// The log's device fails: fsyncs go on, and from the next answer on the spare log has everything,
+/// whatever becomes of the other device.
+///
+/// Seen to fail when a log that is not there is demanded of a volume whose spare log is alone.
+#[test]
+fn r21_a_log_that_fails_is_left_for_good() {
+    for class in [OpClass::Write, OpClass::Flush] {
+        let device = roomy_device();
+        let b = Bench::failing_over(device.clone(), SOON);
+        b.durable("a", &bytes(1, 6000));
+        fail(&device, class);
+        b.durable("b", &bytes(2, 6000));
+        b.write("a", 0, &bytes(3, 100_000));
+        b.settle();
+        b.durable("c", &bytes(4, 6000));
+        assert_eq!(state(&b), "alone");
+        let left = device.image(siftfs_device::Cut::LoseAll);
+        b.durable("d", &bytes(5, 6000));
+        b.close();
+        let closed = device.image(siftfs_device::Cut::LoseAll);
+        for image in [&left, &closed, &without_log(&left), &without_log(&closed)] {
+            let back = Back::from(image);
+            assert!(back.bytes("a") == bytes(3, 100_000) && back.bytes("b") == bytes(2, 6000));
+            assert!(back.bytes("c") == bytes(4, 6000));
+        }
+        assert!(Back::from(&without_log(&closed)).bytes("d") == bytes(5, 6000));
+        // It is used on, for as long as its owner likes.
+        let again = Arc::new(FaultDevice::from_image(without_log(&closed), 2));
+        let b = Bench::failing_over(again.clone(), SOON);
+        b.durable("e", &bytes(6, 6000));
+        assert_eq!(state(&b), "alone");
+        let last = b.crash(siftfs_device::Cut::LoseAll);
+        assert!(Back::from(&last).bytes("e") == bytes(6, 6000));
+    }
+}
+
+/// A run in which the log's device stalls, and then fails, is cut at every write and flush, with
+/// each of the three devices apart; from the first answer behind the failure on also without the
+/// log's device.
+#[test]
+fn r21_power_cuts_while_a_log_fails() {
+    let device = roomy_device();
+    device.record_history();
+    let b = Bench::failing_over(device.clone(), SOON);
+    let mut ledger = Ledger::new(&device);
+    ledger.work(&b, 3, true);
+    let gate = stall(&device, OpClass::Write);
+    ledger.work(&b, 3, false);
+    device.remove_all();
+    fail(&device, OpClass::Write);
+    gate.open();
+    wait_for(&b, "alone");
+    let alone = device.ops();
+    ledger.work(&b, 4, true);
+    b.close();
+    let (mut cuts, mut states) = (0u64, 0);
+    device.take_history().expect("recorded").each_cut(|cut, cache| {
+        cuts += 1;
+        for kept in [[0, 7][(cuts % 2) as usize], 1 + (cuts % 6) as u8] {
+            let image = apart(cache, kept);
+            let what = format!("cut {cut}, kept {kept:03b}");
+            ledger.judge(&Back::from(&image), cut, &what);
+            if cut >= alone {
+                ledger.judge(&Back::from(&without_log(&image)), cut, &format!("{what}, alone"));
+            }
+            states += 1;
+        }
+    });
+    assert!(states > 60, "{states} states of {cuts} cuts");
 }

@@ -100,7 +100,7 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     // The daemon leaves the directory that a relative path starts from.
     if let Some(log) = a.parts.log.as_ref().or(options.open.log.as_ref()) {
-        options.open.log = Some(place::device(log)?);
+        options.open.log = Some(place::log_device(log)?);
     }
     if let Some(spare) = a.parts.log_spare.as_ref().or(options.open.log_spare.as_ref()) {
         options.open.log_spare = Some(place::device(spare)?);

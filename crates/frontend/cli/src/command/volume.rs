@@ -164,6 +164,9 @@ pub fn show_made(
     }
     if report.spare_log_bytes > 0 {
         place.push_str(&format!("; a spare log of {}", show_size(report.spare_log_bytes)));
+        if !report.spare_log_may_stand_alone {
+            place.push_str(", too small to be the log alone");
+        }
     }
     if report.redo_lane_bytes > 0 {
         place.push_str(&format!("; a redo lane of {}", show_size(report.redo_lane_bytes)));

@@ -59,6 +59,20 @@ pub fn device(given: &Path) -> Result<PathBuf, Failure> {
     Ok(absolute.to_string().into())
 }
 
+/// As [`device`], of a log's device, which may be missing: where its volume's spare log is the log
+/// alone, nobody looks at it. Else opening it says that it is not there.
+///
+/// # Errors
+/// It names no image.
+pub fn log_device(given: &Path) -> Result<PathBuf, Failure> {
+    match given.try_exists() {
+        Ok(false) if RbdPlace::parse(given).is_none() => {
+            std::path::absolute(given).map_err(|e| Failure::about(given, e))
+        }
+        _ => device(given),
+    }
+}
+
 /// An absolute path without links, also when the last part is a dead mount.
 pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     path.canonicalize().or_else(|e| match (path.parent(), path.file_name()) {

@@ -318,6 +318,7 @@ fn spare(s: &SpareInfo) -> String {
     let how = match s.state.as_str() {
         "spare" => format!("new records go there: the log lacks {}", show_size(s.lacking_bytes)),
         "first" => "not needed now".into(),
+        "alone" => "the log's device has failed, and this is the log alone".into(),
         _ => "not watched".into(),
     };
     let longest = s.longest_ms as f64 / 1000.0;

@@ -1,8 +1,9 @@
 //! Volumes whose log has a spare one.
 
 use crate::setup::Apart;
-use crate::support::Ran;
+use crate::support::{Ran, run};
 use std::fs;
+use std::io::Write;
 
 /// A fresh volume with a log of 8 MiB and a spare one.
 fn new() -> Apart {
@@ -94,4 +95,102 @@ fn what_a_spare_log_cannot_be() {
     let (volume, dir) = (plain.volume(), plain.dir());
     let more = ["mount", &volume, &dir, "--log-spare", &spare];
     plain.siftfs(&more).fails(1, &["has no spare log"]);
+}
+
+/// A file system with room for 12 MiB, taken away at the end.
+struct Small(String);
+
+impl Small {
+    fn at(dir: String) -> Self {
+        fs::create_dir(&dir).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=12M", "tmpfs", &dir]).ok();
+        Self(dir)
+    }
+
+    /// No block is free any more, and what has only zeroes has no blocks.
+    fn fill(&self, sparse: &str) {
+        run("fallocate", &["--dig-holes", sparse]).ok();
+        let mut full = fs::File::create(format!("{}/full", self.0)).unwrap();
+        while full.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        run("umount", &["-l", &self.0]);
+    }
+}
+
+/// Writes and syncs a file of this name.
+fn sync(s: &Apart, name: &str) {
+    let mut file = fs::File::create(s.path(name)).unwrap();
+    file.write_all(&name.repeat(20_000).into_bytes()).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn assert_there(s: &Apart, names: &[&str]) {
+    for name in names {
+        assert!(fs::read(s.path(name)).unwrap() == name.repeat(20_000).into_bytes(), "{name}");
+    }
+}
+
+/// The log's device fails under a mount, here because there is no block left for it: fsyncs go on,
+/// and from then on the spare log is the log, whether or not the other one is there, named, or
+/// found as it was.
+#[test]
+fn a_log_that_fails_is_left_for_good() {
+    let s = Apart::empty();
+    let small = Small::at(s.text("small"));
+    let (volume, dir, log) = (s.volume(), s.dir(), s.text("small/log"));
+    let mkfs = ["mkfs", &volume, "--size", "32M", "--log", &log, "--log-size", "8M"];
+    s.siftfs(&[&mkfs[..], &["--log-spare", &s.text("other")]].concat()).ok();
+    s.mount();
+    sync(&s, "before");
+    s.umount();
+    fs::copy(&log, s.text("stale")).unwrap();
+    s.mount();
+    let state = || s.status()["spare_log"]["state"].clone();
+    assert_eq!(state(), "first");
+    small.fill(&log);
+    ["a", "b", "c"].iter().for_each(|name| sync(&s, name));
+    assert_eq!(state(), "alone");
+    let text = s.siftfs(&["status", &dir]).ok().out;
+    assert!(text.contains("this is the log alone"), "{text}");
+    s.kill();
+    let fsck = s.siftfs(&["fsck", &volume]);
+    assert!(fsck.code == 4 && fsck.out.contains("recover"), "{fsck:?}");
+    drop(small);
+    s.mount();
+    assert_there(&s, &["before", "a", "b", "c"]);
+    sync(&s, "d");
+    s.kill();
+    s.siftfs(&["mount", &volume, &dir, "--log", &log]).ok();
+    assert_there(&s, &["d"]);
+    assert_eq!(state(), "alone");
+    s.umount();
+    s.assert_plain_ext4();
+    fs::rename(s.text("stale"), &log).unwrap();
+    s.siftfs(&["mount", &volume, &dir, "--log", &log]).ok();
+    assert_there(&s, &["before", "a", "b", "c", "d"]);
+    s.umount();
+    let adopt = ["adopt", &volume, "--log", &log, "--log-spare", &s.text("other"), "--force"];
+    s.siftfs(&["release", &volume]).ok();
+    s.siftfs(&adopt).ok();
+    s.mount();
+    assert_eq!(state(), "first");
+    assert_there(&s, &["before", "a", "b", "c", "d"]);
+    s.umount();
+    s.assert_plain_ext4();
+}
+
+/// A spare log that is shorter than the log and what a stall needs helps against stalls alone.
+#[test]
+fn a_spare_log_without_room_for_the_log_is_said_to_be_so() {
+    let s = Apart::empty();
+    fs::write(s.text("other"), vec![0; 20 << 20]).unwrap();
+    let made = with(&s, &["--log-spare", &s.text("other")]).ok();
+    assert!(made.out.contains("too small to be the log alone"), "{made:?}");
+    s.mount();
+    assert_eq!(s.status()["spare_log"]["may_stand_alone"], false);
+    s.umount();
 }

@@ -3,7 +3,8 @@
 //! A header in two slots, and batches behind it, one behind the other from its first block on. A
 //! batch is a block that says where its extents belong on the log's device, and then their bytes.
 //! Each time when the log's device has everything, a new header with a higher generation makes all
-//! batches invalid, and the next one lies at the beginning again.
+//! batches invalid, and the next one lies at the beginning again. Behind the batches there may be room
+//! for an image of the log's device, which is the log once that device has failed.
 
 use crate::header::{FORMAT_VERSION, open_block, seal};
 use crate::{Checked, EpochKey, Invalid, LogKey};
@@ -36,7 +37,9 @@ struct Raw {
     nonce: U64,
     len: U64,
     log_len: U64,
-    reserved1: [u8; 4020],
+    image: U64,
+    alone: U32,
+    reserved1: [u8; 4008],
     crc: U32,
 }
 const _: () = assert!(size_of::<Raw>() == BLOCK_SIZE);
@@ -79,12 +82,22 @@ pub struct SpareHeader {
     pub len: u64,
     /// Bytes of the log's device that its batches may name.
     pub log_len: u64,
+    /// Byte offset on the spare device of the room for an image of the log's device, behind all
+    /// batches; 0 if there is none.
+    pub image: u64,
+    /// The log's device was given up for good: the image is the log.
+    pub alone: bool,
 }
 
 impl SpareHeader {
     /// The key of the batches of this generation.
     pub fn key(&self) -> LogKey {
         EpochKey { epoch: Epoch(self.generation), nonce: self.nonce }.spare()
+    }
+
+    /// Byte offset of the end of what batches may take.
+    pub fn batches_end(&self) -> u64 {
+        if self.image == 0 { self.len } else { self.image }
     }
 
     /// Encodes a slot.
@@ -98,6 +111,8 @@ impl SpareHeader {
         raw.nonce = self.nonce.into();
         raw.len = self.len.into();
         raw.log_len = self.log_len.into();
+        raw.image = self.image.into();
+        raw.alone = u32::from(self.alone).into();
         seal(&raw)
     }
 
@@ -114,12 +129,23 @@ impl SpareHeader {
             nonce: raw.nonce.get(),
             len: raw.len.get(),
             log_len: raw.log_len.get(),
+            image: raw.image.get(),
+            alone: raw.alone.get() == 1,
         };
-        let whole = |len: u64| len.is_multiple_of(BLOCK_BYTES) && len < 1 << 62;
-        if !whole(header.len) || !whole(header.log_len) || header.len <= SPARE_FIRST {
+        if !header.is_sound() || raw.alone.get() > 1 {
             return Err(corrupt("spare log", "its lengths are those of no device").into());
         }
         Ok(header)
+    }
+
+    fn is_sound(&self) -> bool {
+        let whole = |len: u64| len.is_multiple_of(BLOCK_BYTES) && len < 1 << 62;
+        let lengths = [self.len, self.log_len, self.image].into_iter().all(whole);
+        let image_fits = match self.image {
+            0 => !self.alone,
+            image => lengths && image + self.log_len <= self.len,
+        };
+        lengths && image_fits && self.batches_end() > SPARE_FIRST
     }
 }
 

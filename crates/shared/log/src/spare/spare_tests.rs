@@ -4,7 +4,16 @@ use crate::{DecodeError, if_valid};
 
 pub(crate) fn spare_header() -> SpareHeader {
     let (volume, epoch) = (*b"volume-uuid-0001", Epoch(4));
-    SpareHeader { generation: 9, volume, epoch, nonce: 77, len: 1 << 20, log_len: 8 << 20 }
+    SpareHeader {
+        generation: 9,
+        volume,
+        epoch,
+        nonce: 77,
+        len: 9 << 20,
+        log_len: 8 << 20,
+        image: 1 << 20,
+        alone: false,
+    }
 }
 
 pub(crate) fn spare_batch() -> SpareBatch {
@@ -25,6 +34,8 @@ fn the_structures_are_those_of_the_page() {
         nonce,
         len,
         log_len,
+        image,
+        alone,
         reserved1,
         crc,
     });
@@ -82,6 +93,15 @@ fn a_whole_batch_may_name_no_other_bytes() {
     assert!(!stops(extent, &header));
     assert!(stops(SpareExtent { offset: 12_288, ..extent }, &header));
     assert!(stops(SpareExtent { offset: u64::MAX - 4095, ..extent }, &header));
-    let short = SpareHeader { len: SPARE_FIRST, ..header };
-    assert!(matches!(SpareHeader::decode(&short.encode()), Err(DecodeError::Stop(_))));
+    for bad in [
+        SpareHeader { len: SPARE_FIRST, log_len: 0, image: 0, ..header },
+        SpareHeader { len: (9 << 20) - 4096, ..header },
+        SpareHeader { image: SPARE_FIRST, ..header },
+        SpareHeader { image: u64::MAX - 4095, ..header },
+        SpareHeader { image: 0, alone: true, ..header },
+    ] {
+        assert!(matches!(SpareHeader::decode(&bad.encode()), Err(DecodeError::Stop(_))), "{bad:?}");
+    }
+    let alone = SpareHeader { alone: true, ..header };
+    assert_eq!(SpareHeader::decode(&alone.encode()), Ok(alone));
 }

@@ -1,34 +1,52 @@
 //! Opening a log with a spare one: do both belong together (rule R16), and what does the spare one
 //! have that the first one lacks?
 
+use super::alone::{copy_log, tell};
+use super::first::First;
 use super::pair::{LogPair, Shared};
 use super::state::State;
-use super::store::{Slot, scan};
+use super::store::{Slot, Tail, scan};
+use super::work::Trouble;
 use crate::header::{HeaderView, newest_host, read_log_header};
 use siftfs_base::{Error, Result, corrupt};
 use siftfs_device::Device;
 use siftfs_log::{HostState, SpareHeader, show_uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 impl LogPair {
     /// The log on `first`, whose spare one is on `spare`. For a caller that may write both, what
-    /// the first one lacks is brought home, durably; else it is read from where it is.
+    /// the first one lacks is brought home, durably; else it is read from where it is. A first
+    /// device that cannot be written is given up, if the spare one can be the log alone. Where it
+    /// is that already, `first` is not looked at, and may be missing.
     ///
     /// # Errors
     /// Refused if there is no log, no spare log, or they belong to different volumes; corrupt if
     /// one of both is an older copy, or the spare log has lost what was durable.
     pub fn open(
-        first: Arc<dyn Device>,
+        first: Option<Arc<dyn Device>>,
         spare: Arc<dyn Device>,
         may_write: bool,
     ) -> Result<Arc<Self>> {
+        // What a dead process left in a volatile cache is read below (rule R18).
         if may_write {
-            // What a dead process left in a volatile cache is read below (rule R18).
-            first.flush()?;
             spare.flush()?;
         }
         let slot = Slot::read(&*spare)?;
+        if slot.header.alone {
+            require_len("spare log", slot.header.len, spare.size())?;
+            let image = First::image(&spare, &slot.header);
+            check_pair(image.get(), &*spare, &slot.header)?;
+            let state = State::new(slot, BTreeMap::new(), Tail::FIRST);
+            return Ok(Arc::new(Self::of(Shared::new(image, spare, state))));
+        }
+        let first = first.ok_or_else(|| {
+            Error::Refused(
+                "the log's device is missing, and the spare one has not all of it".into(),
+            )
+        })?;
+        let flushed = if may_write { first.flush() } else { Ok(()) };
         check_pair(&*first, &*spare, &slot.header)?;
         let mut held = BTreeMap::new();
         let tail = scan(&*spare, &slot.header, &mut |block, place| {
@@ -37,9 +55,13 @@ impl LogPair {
         if !held.is_empty() {
             check_times(&*first, &slot.header)?;
         }
-        let shared = Shared::new(first, spare, State::new(slot, held, tail));
+        let shared = Shared::new(First::own(first), spare, State::new(slot, held, tail));
         if may_write {
-            bring_home(&shared)?;
+            let flushed = flushed.map_err(Trouble::First);
+            match flushed.and_then(|()| bring_home(&shared)) {
+                Err(Trouble::First(error)) if slot.header.image > 0 => give_up(&shared, &error)?,
+                done => done.map_err(Trouble::error)?,
+            }
         }
         Ok(Arc::new(Self::of(shared)))
     }
@@ -57,19 +79,15 @@ fn check_pair(first: &dyn Device, spare: &dyn Device, header: &SpareHeader) -> R
     if !log.spare_log() {
         return Err(Error::Refused(format!("volume {volume} has no spare log: leave it out")));
     }
-    if header.len > spare.size() || header.log_len > first.size() {
-        return Err(corrupt(
-            "spare log",
-            format!(
-                "truncated: it had {} bytes, of a log of {}; now there are {} and {}",
-                header.len,
-                header.log_len,
-                spare.size(),
-                first.size()
-            ),
-        ));
+    require_len("spare log", header.len, spare.size())?;
+    require_len("log", header.log_len, first.size())
+}
+
+fn require_len(what: &'static str, len: u64, now: u64) -> Result<()> {
+    match now >= len {
+        true => Ok(()),
+        false => Err(corrupt(what, format!("truncated: it had {len} bytes, now there are {now}"))),
     }
-    Ok(())
 }
 
 /// The first log is left only in an epoch that its own header names already.
@@ -94,16 +112,27 @@ fn older(header: &SpareHeader, epoch: u64) -> Error {
 }
 
 /// What the spare log has goes to the first one, and then a new generation begins.
-fn bring_home(shared: &Shared) -> Result<()> {
+fn bring_home(shared: &Shared) -> std::result::Result<(), Trouble> {
     let mut st = shared.lock();
-    if st.tail == super::store::Tail::FIRST {
+    if st.tail == Tail::FIRST {
         return Ok(());
     }
     let (slot, blocks) = (st.slot, st.take_lacking(usize::MAX));
     shared.copy(&blocks)?;
-    shared.first.flush()?;
-    let next = slot.write_next(&*shared.spare, slot.header.epoch, slot.header.nonce)?;
-    st.forget_held(next);
+    shared.flush_first()?;
+    let next = slot.write_next(&*shared.spare, slot.header.epoch, slot.header.nonce);
+    st.forget_held(next.map_err(Trouble::Spare)?);
+    Ok(())
+}
+
+/// The first device cannot be written: the spare one is the log from now on. What this process has
+/// read is what is copied, so it does not matter what else the first device may come to have.
+fn give_up(shared: &Shared, error: &Error) -> Result<()> {
+    let (slot, since) = (shared.lock().slot, Instant::now());
+    let next = copy_log(shared, slot)?;
+    shared.first.give_up(&shared.spare, &next.header);
+    shared.lock().forget_held(next);
+    tell(shared, Some(error), since);
     Ok(())
 }
 

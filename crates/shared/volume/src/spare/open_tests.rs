@@ -20,14 +20,14 @@ fn left() -> Image {
 }
 
 fn refusal(rig: &Rig) -> String {
-    let opened = LogPair::open(rig.first.clone(), rig.spare.clone(), true);
+    let opened = LogPair::open(Some(rig.first.clone()), rig.spare.clone(), true);
     opened.map(drop).unwrap_err().to_string()
 }
 
 #[test]
 fn what_the_first_log_lacks_is_read_from_the_spare_one_or_brought_home() {
     let rig = Rig::of(left());
-    let reader = LogPair::open(rig.first.clone(), rig.spare.clone(), false).unwrap();
+    let reader = LogPair::open(Some(rig.first.clone()), rig.spare.clone(), false).unwrap();
     assert_eq!((value(&*reader, 1), value(&*reader, 2), value(&*rig.first, 1)), (1, 2, 0));
     assert!(reader.write(at(3), &block(3), true).is_err(), "a reader writes nothing");
     drop(reader);
@@ -98,7 +98,7 @@ fn a_device_that_is_shorter_now_is_refused() {
     let bytes = image.bytes(LOG, usize::try_from(len).unwrap());
     let short = siftfs_device::MemDevice::new(len);
     short.write(0, &bytes, false).unwrap();
-    let opened = LogPair::open(rig.first.clone(), Arc::new(short), true);
+    let opened = LogPair::open(Some(rig.first.clone()), Arc::new(short), true);
     assert!(opened.map(drop).unwrap_err().to_string().contains("truncated"));
     let small = siftfs_device::MemDevice::new(MIN_SPARE - 4096);
     assert!(format_spare(&small, &header(), LOG, 1).is_err());

@@ -1,5 +1,6 @@
 //! The two devices as one.
 
+use super::first::First;
 use super::state::{Hold, Mode, State};
 use super::work;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, Result};
@@ -24,6 +25,8 @@ pub enum SpareState {
     First,
     /// To the spare log.
     Spare,
+    /// To the spare device, which is the log alone: the log's own device has failed, now or before.
+    Alone,
 }
 
 impl SpareState {
@@ -33,6 +36,7 @@ impl SpareState {
             Self::Off => "off",
             Self::First => "first",
             Self::Spare => "spare",
+            Self::Alone => "alone",
         }
     }
 }
@@ -54,13 +58,15 @@ pub struct SpareReport {
     pub lacking: u64,
     /// Bytes of the spare log in use.
     pub used: u64,
-    /// Bytes of the spare log.
+    /// Bytes of the spare log that batches may take.
     pub len: u64,
+    /// Whether there is room for an image of the log's device, so that its failure is survived.
+    pub may_stand_alone: bool,
 }
 
 /// What the threads share.
 pub(super) struct Shared {
-    pub first: Arc<dyn Device>,
+    pub first: First,
     pub spare: Arc<dyn Device>,
     state: Mutex<State>,
     /// Something has ended, or changed: for callers, and for the thread that goes back.
@@ -72,7 +78,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(first: Arc<dyn Device>, spare: Arc<dyn Device>, state: State) -> Self {
+    pub fn new(first: First, spare: Arc<dyn Device>, state: State) -> Self {
         let (changed, jobs, queued) = Default::default();
         Self { first, spare, state: Mutex::new(state), changed, jobs, queued }
     }
@@ -103,7 +109,7 @@ impl Shared {
                 return Err(Error::Latched("the log was given up".into()));
             }
             let since = match (st.mode, st.hold) {
-                (Mode::First, _) if !st.closing => {
+                (Mode::First, _) if !st.closing && !st.slot.header.alone => {
                     // What waits for a thread begins later, and is looked at then.
                     Some((st.oldest().unwrap_or_else(Instant::now), st.bound))
                 }
@@ -206,27 +212,27 @@ impl Shared {
     }
 
     /// Reads what was written last, whichever device has it. A generation that ends meanwhile has
-    /// its places given out again, so what was read of it may be something else.
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// its places given out again, and perhaps the first device was given up, so what was read may
+    /// be something else.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         loop {
             let st = self.lock();
-            if !st.holds_any() {
-                drop(st);
-                return self.first.read(offset, buf);
-            }
             let generation = st.slot.header.generation;
-            let places = places(&st, offset, buf.len() as u64);
+            let places = match st.holds_any() {
+                true => places(&st, offset, buf.len() as u64),
+                false => vec![Place { spare: false, at: offset, len: buf.len() }],
+            };
             drop(st);
             let mut rest = &mut *buf;
-            for place in &places {
+            let result = places.iter().try_for_each(|place| {
                 let to = rest.split_off_mut(..place.len).expect("places cover the buffer");
                 match place.spare {
-                    true => self.spare.read(place.at, to)?,
-                    false => self.first.read(place.at, to)?,
+                    true => self.spare.read(place.at, to),
+                    false => self.first.get().read(place.at, to),
                 }
-            }
+            });
             if self.lock().slot.header.generation == generation {
-                return Ok(());
+                return result;
             }
         }
     }
@@ -333,7 +339,7 @@ impl LogPair {
     /// # Errors
     /// The flush failed, or no thread can be started.
     pub fn arm(&self) -> Result<()> {
-        self.shared.first.flush()?;
+        self.shared.first.get().flush()?;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut st = self.shared.lock();
         assert!(st.mode == Mode::Off && !st.holds_any(), "it is armed once");
@@ -358,18 +364,21 @@ impl LogPair {
     /// # Errors
     /// A device has failed, before or now.
     pub fn disarm(&self) -> Result<()> {
-        let mut st = self.shared.lock();
-        if st.mode == Mode::Off {
+        if self.shared.lock().mode == Mode::Off {
             return Ok(());
         }
-        st.closing = true;
-        self.shared.tell_all();
-        while (st.mode == Mode::Spare || !st.is_idle()) && st.failed.is_none() && !st.stop {
-            st = self.shared.wait(&self.shared.changed, st);
-        }
-        let failed = st.failed.as_ref().map(|error| Error::Latched(error.to_string()));
-        drop(st);
-        let flushed = failed.map_or_else(|| self.shared.first.flush(), Err);
+        let flushed = loop {
+            let home = self.wait_until_home();
+            let flushed = home.and_then(|()| self.shared.first.get().flush());
+            let mut st = self.shared.lock();
+            match flushed {
+                // What is not durable there is in memory still.
+                Err(error) if st.can_lose_first() => st.lose(error),
+                flushed => break flushed,
+            }
+            drop(st);
+            self.shared.tell_all();
+        };
         let mut st = self.shared.lock();
         st.stop = true;
         if flushed.is_ok() {
@@ -380,6 +389,18 @@ impl LogPair {
         drop(st);
         self.join();
         flushed
+    }
+
+    /// Has the first device everything? New calls wait from then on, and the first device is not
+    /// left for being slow.
+    fn wait_until_home(&self) -> Result<()> {
+        let mut st = self.shared.lock();
+        st.closing = true;
+        self.shared.tell_all();
+        while (st.mode == Mode::Spare || !st.is_idle()) && st.failed.is_none() && !st.stop {
+            st = self.shared.wait(&self.shared.changed, st);
+        }
+        st.failed.as_ref().map_or(Ok(()), |error| Err(Error::Latched(error.to_string())))
     }
 
     /// Stops as the death of the process would, but for calls that are inside the devices: it waits
@@ -408,6 +429,7 @@ impl LogPair {
     pub fn report(&self) -> SpareReport {
         let st = self.shared.lock();
         let state = match st.mode {
+            _ if st.slot.header.alone => SpareState::Alone,
             Mode::Off => SpareState::Off,
             Mode::First => SpareState::First,
             Mode::Spare => SpareState::Spare,
@@ -421,7 +443,8 @@ impl LogPair {
             bytes: st.counts.bytes,
             lacking: st.lacking() as u64 * BLOCK_BYTES,
             used: st.tail.pos,
-            len: st.slot.header.len,
+            len: st.slot.header.batches_end(),
+            may_stand_alone: st.slot.header.image > 0,
         }
     }
 }
@@ -434,7 +457,7 @@ impl Drop for LogPair {
 
 impl Device for LogPair {
     fn size(&self) -> u64 {
-        self.shared.first.size()
+        self.shared.first.get().size()
     }
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.shared.read(offset, buf)
@@ -442,51 +465,52 @@ impl Device for LogPair {
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
         match self.shared.write(&[WriteOp { offset, data }], fua)? {
             true => Ok(()),
-            false => self.shared.first.write(offset, data, fua),
+            false => self.shared.first.get().write(offset, data, fua),
         }
     }
     fn flush(&self) -> Result<()> {
         match self.shared.flush()? {
             true => Ok(()),
-            false => self.shared.first.flush(),
+            false => self.shared.first.get().flush(),
         }
     }
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         if !self.shared.lock().holds_any() {
-            return self.shared.first.read_batch(ops);
+            return self.shared.first.get().read_batch(ops);
         }
         ops.iter_mut().try_for_each(|op| self.read(op.offset, op.buf))
     }
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         match self.shared.write(ops, false)? {
             true => Ok(()),
-            false => self.shared.first.write_batch(ops),
+            false => self.shared.first.get().write_batch(ops),
         }
     }
     fn claim(&self, role: Role, patience: Duration) -> Result<()> {
-        self.shared.first.claim(role, patience)
+        // The spare device has a claim of its own.
+        self.shared.first.original().map_or(Ok(()), |first| first.claim(role, patience))
     }
     fn unclaim(&self, role: Role) -> Result<()> {
-        self.shared.first.unclaim(role)
+        self.shared.first.original().map_or(Ok(()), |first| first.unclaim(role))
     }
     fn finish(&self) {
-        self.shared.first.finish();
+        self.shared.first.original().into_iter().for_each(Device::finish);
         self.shared.spare.finish();
     }
     fn urgent(&self, under_way: bool) {
-        self.shared.first.urgent(under_way);
+        self.shared.first.get().urgent(under_way);
     }
     fn expect_urgent(&self, time: Duration) {
-        self.shared.first.expect_urgent(time);
+        self.shared.first.get().expect_urgent(time);
     }
     fn give_way(&self, pause: Duration) {
-        self.shared.first.give_way(pause);
+        self.shared.first.get().give_way(pause);
     }
     fn medium(&self) -> Medium {
-        self.shared.first.medium()
+        self.shared.first.get().medium()
     }
     fn describe(&self) -> DeviceInfo {
-        self.shared.first.describe()
+        self.shared.first.get().describe()
     }
 }
 

@@ -4,7 +4,7 @@
 use super::store::{Part, Slot, Tail};
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{AlignedBuf, URGENT_MAX};
-use siftfs_log::{MAX_SPARE_BATCH, SPARE_EXTENTS};
+use siftfs_log::{MAX_SPARE_BATCH, SPARE_EXTENTS, SpareHeader};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,6 +85,9 @@ pub(super) struct State {
     pub stop: bool,
     /// Why nothing is promised any more.
     pub failed: Option<Error>,
+    /// Why the log's device is being given up: until the spare one is the log alone, nobody is
+    /// answered.
+    pub lost: Option<Error>,
     /// Number of the last call.
     last: u64,
     /// All calls up to this one are durable, on either device.
@@ -126,6 +129,7 @@ impl State {
             closing: false,
             stop: false,
             failed: None,
+            lost: None,
             last: 0,
             settled: 0,
             writes: BTreeMap::new(),
@@ -151,10 +155,32 @@ impl State {
         self.failed.get_or_insert(error);
     }
 
+    /// The first device has failed. It is given up, if the spare one can be the log alone, and what
+    /// is not durable goes there; else nothing is promised any more.
+    pub fn lose(&mut self, error: Error) {
+        if !self.can_lose_first() {
+            return self.fail(error);
+        }
+        if self.mode == Mode::First {
+            self.turn_to_spare();
+        }
+        self.hold = Hold::No;
+        self.lost.get_or_insert(error);
+    }
+
+    /// Is there room for an image of the first device?
+    pub fn can_lose_first(&self) -> bool {
+        let SpareHeader { image, alone, .. } = self.slot.header;
+        image > 0 && !alone && self.failed.is_none()
+    }
+
     /// What the caller of `seq` can be told; `None` if it has to wait.
     pub fn outcome(&mut self, seq: u64) -> Option<Result<()>> {
         if let Some(result) = self.results.remove(&seq) {
             return Some(result);
+        }
+        if self.lost.is_some() {
+            return self.failed.as_ref().map(|error| Err(Error::Latched(error.to_string())));
         }
         // Behind the spare log's end, writes that it had no room for are durable by themselves.
         let home = self.mode != Mode::Spare && self.writes.range(..seq).next().is_none();
@@ -232,7 +258,12 @@ impl State {
 
     /// A write has ended that the first log was given.
     pub fn written(&mut self, seq: u64, result: Result<()>) {
+        let losing = result.is_err() && self.can_lose_first();
         let Some(write) = self.writes.get_mut(&seq) else { return };
+        if losing && let Err(error) = result {
+            write.since = None;
+            return self.lose(error);
+        }
         let told = write.told;
         if result.is_ok() && !write.durable {
             write.answered = true;
@@ -256,6 +287,12 @@ impl State {
     pub fn flushed(&mut self, seq: u64, covered: &[u64], result: Result<()>) {
         if self.flushes.remove(&seq).is_none() {
             return;
+        }
+        if self.can_lose_first()
+            && let Err(error) = result
+        {
+            self.waits.insert(seq);
+            return self.lose(error);
         }
         match &result {
             Ok(()) => covered.iter().for_each(|write| drop(self.writes.remove(write))),
@@ -290,6 +327,10 @@ impl State {
         assert_eq!(self.mode, Mode::First, "it is left once");
         self.counts.stalls += 1;
         self.counts.left_at = self.oldest();
+        self.turn_to_spare();
+    }
+
+    fn turn_to_spare(&mut self) {
         self.mode = Mode::Spare;
         self.jobs.clear();
         self.bulk.clear();
@@ -314,12 +355,13 @@ impl State {
     /// Is there a batch to be written, and may it be?
     pub fn may_append(&self) -> bool {
         let wanted = self.mode == Mode::Spare && !self.queue.is_empty();
-        wanted && self.hold == Hold::No && !self.full && self.failed.is_none()
+        let free = self.hold == Hold::No && !self.full;
+        wanted && free && self.failed.is_none() && self.lost.is_none()
     }
 
     /// What the next batch has, and where it goes; `None` if there is no room for it.
     pub fn next_batch(&mut self) -> Option<(Tail, Vec<Part>)> {
-        let room = self.slot.header.len.saturating_sub(self.tail.pos + BLOCK_BYTES);
+        let room = self.slot.header.batches_end().saturating_sub(self.tail.pos + BLOCK_BYTES);
         let mut room = usize::try_from(room.min(MAX_SPARE_BATCH - BLOCK_BYTES)).unwrap_or(0);
         let mut parts = Vec::new();
         while parts.len() < SPARE_EXTENTS
@@ -405,6 +447,15 @@ impl State {
                 write.told = told;
             }
         }
+    }
+
+    /// The image on the spare device has everything, and the header says so: it is the first device
+    /// from now on, and is not left.
+    pub fn stand_alone(&mut self, slot: Slot, now: Instant) {
+        assert!(slot.header.alone, "the header says so first");
+        self.lacking.clear();
+        self.lost = None;
+        self.go_back(slot, now);
     }
 
     /// As [`State::go_back`], where nothing runs and nothing waits: the log is being opened.

@@ -3,8 +3,22 @@ use siftfs_base::Epoch;
 use siftfs_log::{SPARE_FIRST, SpareHeader};
 
 fn state(len: u64) -> State {
+    state_of(len, 0)
+}
+
+/// The same with room for an image at `image`, behind which there is as much as it needs.
+fn state_of(len: u64, image: u64) -> State {
     let (volume, epoch) = (*b"volume-uuid-0001", Epoch(4));
-    let header = SpareHeader { generation: 1, volume, epoch, nonce: 7, len, log_len: 1 << 30 };
+    let header = SpareHeader {
+        generation: 1,
+        volume,
+        epoch,
+        nonce: 7,
+        len,
+        log_len: 1 << 30,
+        image,
+        alone: false,
+    };
     let slot = Slot { header, index: 0 };
     let mut st = State::new(slot, BTreeMap::new(), Tail::FIRST);
     (st.mode, st.bound) = (Mode::First, Duration::from_secs(1));
@@ -147,4 +161,56 @@ fn what_was_promised_and_fails_ends_all_promises() {
     let error = Error::Io { op: "write", offset: 0, len: 4096, errno: libc::EIO };
     st.written(told, Err(error));
     assert!(st.failed.is_some());
+}
+
+/// Nobody is answered from the failure on until the image is the log, neither for a batch that was
+/// on its way nor for the flush that failed.
+///
+/// Seen to fail when batches are answered as during a stall, and when more of them are written.
+#[test]
+fn a_failure_answers_nobody_until_the_image_is_the_log() {
+    let mut st = state_of(2 << 30, 1 << 30);
+    let first = st.write(0, data(1), true);
+    st.leave();
+    let (_, parts) = st.next_batch().expect("room");
+    st.lose(Error::Refused("it failed".into()));
+    st.appended(&parts);
+    let flush = st.flush();
+    let late = st.write(0, data(1), true);
+    assert!(!st.may_append(), "no batch counts once the image is the log");
+    assert!([first, flush, late].into_iter().all(|seq| st.outcome(seq).is_none()));
+    let header = SpareHeader { generation: 2, alone: true, ..st.slot.header };
+    st.stand_alone(Slot { header, index: 1 }, Instant::now());
+    assert_eq!((st.outcome(first), st.outcome(late)), (Some(Ok(())), None));
+    assert!(!st.can_lose_first(), "there is no third device");
+}
+
+/// Seen to fail when a flush that failed is answered.
+#[test]
+fn a_flush_that_fails_waits_for_the_image() {
+    let mut st = state_of(2 << 30, 1 << 30);
+    let write = st.write(0, data(1), false);
+    assert!(st.next_job(Instant::now()).is_some());
+    st.written(write, Ok(()));
+    assert_eq!(st.outcome(write), Some(Ok(())));
+    let flush = st.flush();
+    let covered = st.answered();
+    st.flushed(flush, &covered, Err(Error::Refused("it failed".into())));
+    assert!(st.outcome(flush).is_none() && st.lost.is_some());
+    let header = SpareHeader { generation: 2, alone: true, ..st.slot.header };
+    st.stand_alone(Slot { header, index: 1 }, Instant::now());
+    assert!(st.outcome(flush).is_none(), "what it covers is on its way to the image");
+    assert!(matches!(st.next_job(Instant::now()), Some(Job::Write(seq)) if seq == write));
+    st.written(write, Ok(()));
+    assert_eq!(st.outcome(flush), Some(Ok(())));
+}
+
+/// Seen to fail when batches may lie where the image does.
+#[test]
+fn batches_end_before_the_image() {
+    let mut st = state_of(2 << 30, SPARE_FIRST + 3 * 4096);
+    st.leave();
+    st.write(0, data(9), true);
+    let (_, parts) = st.next_batch().expect("room");
+    assert_eq!(parts.iter().map(|part| part.len).sum::<usize>(), 2 * 4096);
 }

@@ -74,7 +74,16 @@ impl Slot {
     /// Writes the next generation's header into the other slot, durably: there are no batches then.
     pub fn write_next(&self, device: &dyn Device, epoch: Epoch, nonce: u64) -> Result<Self> {
         let generation = self.header.generation + 1;
-        let header = SpareHeader { generation, epoch, nonce, ..self.header };
+        self.put(device, SpareHeader { generation, epoch, nonce, ..self.header })
+    }
+
+    /// Writes a header that says that the image is the log, durably. No batch counts any more.
+    pub fn write_alone(&self, device: &dyn Device) -> Result<Self> {
+        let generation = self.header.generation + 1;
+        self.put(device, SpareHeader { generation, alone: true, ..self.header })
+    }
+
+    fn put(&self, device: &dyn Device, header: SpareHeader) -> Result<Self> {
         let index = 1 - self.index;
         let at = SPARE_SLOTS.get(index).expect("there are two slots");
         device.write(*at, &header.encode()[..], true)?;
@@ -86,6 +95,14 @@ fn read_block(device: &dyn Device, at: u64) -> Result<Box<[u8; BLOCK_SIZE]>> {
     let mut block = Box::new([0; BLOCK_SIZE]);
     device.read(at, &mut block[..])?;
     Ok(block)
+}
+
+/// The newest header of a spare log.
+///
+/// # Errors
+/// Refused if no spare log is here; incompatible if it is of a newer version.
+pub fn read_spare_header(device: &dyn Device) -> Result<SpareHeader> {
+    Slot::read(device).map(|slot| slot.header)
 }
 
 /// Is the device long enough for a spare log?
@@ -104,6 +121,7 @@ pub fn require_room_for_spare(device: &dyn Device) -> Result<()> {
 
 /// Makes an empty spare log that takes the whole device, for the volume of `log`, whose log's
 /// device has `log_len` bytes; durable when it returns. Batches that were there are of other keys.
+/// If [`MIN_SPARE`] bytes and an image of the log have room, it can be the log alone.
 ///
 /// # Errors
 /// Refused if the device is too small.
@@ -116,9 +134,10 @@ pub fn format_spare(
     let down = |len: u64| len / BLOCK_BYTES * BLOCK_BYTES;
     let (len, log_len) = (down(device.size()), down(log_len));
     require_room_for_spare(device)?;
-    let (volume, epoch) = (log.volume, Epoch(0));
+    let (volume, epoch, alone) = (log.volume, Epoch(0), false);
+    let image = len.checked_sub(log_len).filter(|at| *at >= MIN_SPARE).unwrap_or(0);
     for (generation, at) in (1..).zip(SPARE_SLOTS) {
-        let header = SpareHeader { generation, volume, epoch, nonce, len, log_len };
+        let header = SpareHeader { generation, volume, epoch, nonce, len, log_len, image, alone };
         device.write(at, &header.encode()[..], true)?;
     }
     Ok(())
@@ -178,11 +197,11 @@ pub(super) fn scan(
 
 /// The head at `pos`, if one of this generation is there.
 fn head_at(device: &dyn Device, header: &SpareHeader, pos: u64) -> Result<Option<SpareBatch>> {
-    if pos + BLOCK_BYTES > header.len {
+    if pos + BLOCK_BYTES > header.batches_end() {
         return Ok(None);
     }
     let batch = if_valid(SpareBatch::decode(&*read_block(device, pos)?, header, pos))?;
-    Ok(batch.filter(|batch| pos + batch.len() <= header.len))
+    Ok(batch.filter(|batch| pos + batch.len() <= header.batches_end()))
 }
 
 fn whole_batch(
@@ -208,7 +227,7 @@ fn whole_batch(
 /// A batch is written once the one before it is durable. So a later one behind the end is proof
 /// that what should lie there was lost.
 fn judge_end(device: &dyn Device, header: &SpareHeader, end: Tail) -> Result<()> {
-    let last = (end.pos + MAX_SPARE_BATCH).min(header.len);
+    let last = (end.pos + MAX_SPARE_BATCH).min(header.batches_end());
     for pos in (end.pos + BLOCK_BYTES..last).step_by(BLOCK_SIZE) {
         if head_at(device, header, pos)?.is_some_and(|batch| batch.index > end.index) {
             return Err(corrupt(

@@ -35,3 +35,18 @@ fn a_generation_ends_with_a_header() {
     rig.device.flip_bits(LOG + SPARE_SLOTS[next.index] + 20, 1);
     assert_eq!(Slot::read(&*rig.spare).unwrap().header, slot.header);
 }
+
+/// A head that is whole, of a batch that reaches over the place of the image, is none.
+///
+/// Seen to fail when only the device's end bounds a batch.
+#[test]
+fn a_batch_ends_before_the_image() {
+    let rig = Rig::roomy();
+    let slot = Slot::read(&*rig.spare).unwrap();
+    assert_eq!(slot.header.image, MIN_SPARE);
+    let short = SpareHeader { image: SPARE_FIRST + 4096, ..slot.header };
+    let batch = encode(&slot.header, Tail::FIRST, &[part(0, 1)]);
+    rig.spare.write(SPARE_FIRST, &batch, true).unwrap();
+    let end = |header| scan(&*rig.spare, header, &mut |_, _| ()).unwrap();
+    assert_eq!((end(&short).index, end(&slot.header).index), (0, 1));
+}

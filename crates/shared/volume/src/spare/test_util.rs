@@ -5,7 +5,7 @@ use super::*;
 use crate::format_headers;
 use crate::test_util as small;
 use siftfs_base::Epoch;
-use siftfs_device::{Device, Fault, FaultDevice, Gate, Image, OpClass, Part};
+use siftfs_device::{Cut, Device, Fault, FaultDevice, Gate, Image, OpClass, Part};
 use siftfs_log::{
     HEADER_LEN, INCOMPAT_EXTERNAL_LOG, INCOMPAT_SPARE_LOG, SpareHeader, StaticHeader,
 };
@@ -37,7 +37,16 @@ pub struct Rig {
 impl Rig {
     /// An empty log and an empty spare one, of one epoch.
     pub fn new() -> Self {
-        let rig = Self::of(Image::new(LOG + MIN_SPARE));
+        Self::made(MIN_SPARE)
+    }
+
+    /// The same with a spare log that has room for an image of the log.
+    pub fn roomy() -> Self {
+        Self::made(MIN_SPARE + LOG)
+    }
+
+    fn made(spare: u64) -> Self {
+        let rig = Self::of(Image::new(LOG + spare));
         format_headers(&*rig.first, &header(), &small::host(), &small::service()).unwrap();
         format_spare(&*rig.spare, &header(), LOG, 5).unwrap();
         rig.open().begin_epoch(small::KEY.epoch, 6).unwrap();
@@ -54,14 +63,15 @@ impl Rig {
     }
 
     pub fn of(image: Image) -> Self {
+        let size = image.size();
         let device = Arc::new(FaultDevice::from_image(image, 1));
         let first = Arc::new(Part::new(device.clone(), 0..LOG));
-        let spare = Arc::new(Part::new(device.clone(), LOG..LOG + MIN_SPARE));
+        let spare = Arc::new(Part::new(device.clone(), LOG..size));
         Self { device, first, spare }
     }
 
     pub fn open(&self) -> Arc<LogPair> {
-        LogPair::open(self.first.clone(), self.spare.clone(), true).unwrap()
+        LogPair::open(Some(self.first.clone()), self.spare.clone(), true).unwrap()
     }
 
     pub fn armed(&self) -> Arc<LogPair> {
@@ -115,3 +125,67 @@ pub fn wait_for(pair: &LogPair, state: SpareState) {
 }
 
 pub const EPOCH: Epoch = small::KEY.epoch;
+
+/// Power cuts, two of which take one device each.
+pub fn cuts(seed: u64) -> [Cut; 5] {
+    [Cut::LoseAll, Cut::KeepAll, Cut::KeepBefore(LOG), Cut::KeepFrom(LOG), Cut::Random(seed)]
+}
+
+/// What was written to each of the blocks, and when it was durable: by the number of the device's
+/// next operation then.
+#[derive(Default)]
+pub struct History {
+    writes: Vec<(u64, u8, u64, Option<u64>)>,
+    drawn: u8,
+}
+
+impl History {
+    pub fn work(&mut self, rig: &Rig, pair: &LogPair, round: u64, count: u64) {
+        let mut plain = Vec::new();
+        for i in 0..count {
+            self.drawn += 1;
+            let (number, durable) = ((i + round) % 5, i % 3 != 0);
+            self.writes.push((number, self.drawn, rig.device.ops(), None));
+            pair.write(at(number), &block(self.drawn), durable).unwrap();
+            match durable {
+                true => self.writes.last_mut().unwrap().3 = Some(rig.device.ops()),
+                false => plain.push(self.writes.len() - 1),
+            }
+            if i % 4 == 3 {
+                pair.flush().unwrap();
+                plain.drain(..).for_each(|i| self.writes[i].3 = Some(rig.device.ops()));
+            }
+        }
+    }
+
+    /// Writes so far.
+    pub fn count(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// The first time when one of the writes from this one on was durable.
+    pub fn answered_since(&self, first: usize) -> u64 {
+        self.writes[first..].iter().filter_map(|write| write.3).min().unwrap()
+    }
+
+    /// Each sector has a value that was written at the durable one or behind it.
+    pub fn judge(&self, device: &dyn Device, cut: u64, what: &str) {
+        for number in 0..5 {
+            let mut bytes = block(0);
+            device.read(at(number), &mut bytes).unwrap();
+            let own = || self.writes.iter().filter(|w| w.0 == number);
+            let durable = own().filter(|w| w.3.is_some_and(|ops| ops <= cut)).map(|w| w.1).max();
+            let begun = own().filter(|w| w.2 <= cut).map(|w| w.1).max().unwrap_or(0);
+            for sector in bytes.chunks(512) {
+                let value = sector[0];
+                assert!(sector.iter().all(|byte| *byte == value), "{what}: a torn sector");
+                let known = value == 0 || own().any(|w| w.1 == value);
+                let fits = (durable.unwrap_or(0)..=begun).contains(&value);
+                assert!(
+                    known && fits,
+                    "{what}: block {number} has {value}, durable is {durable:?}"
+                );
+            }
+        }
+    }
+}

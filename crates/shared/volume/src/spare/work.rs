@@ -1,9 +1,10 @@
 //! The threads of a log with a spare one. None of them holds the lock while it is in a device.
 
+use super::alone::stand_alone;
 use super::pair::Shared;
 use super::state::{Hold, Job, Mode, State};
 use super::store::{Slot, encode};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error};
 use siftfs_device::AlignedBuf;
 use std::sync::MutexGuard;
 use std::time::Instant;
@@ -57,7 +58,7 @@ fn carry_out<'a>(
             let (offset, data, durable) = (write.offset, write.data.clone(), write.durable);
             st.running += 1;
             drop(st);
-            let result = shared.first.write(offset, &data, durable);
+            let result = shared.first.get().write(offset, &data, durable);
             st = shared.lock();
             st.running -= 1;
             st.written(seq, result);
@@ -66,7 +67,7 @@ fn carry_out<'a>(
             let covered = st.answered();
             st.running += 1;
             drop(st);
-            let result = shared.first.flush();
+            let result = shared.first.get().flush();
             st = shared.lock();
             st.running -= 1;
             st.flushed(seq, &covered, result);
@@ -111,10 +112,16 @@ fn bring_home(shared: &Shared) {
             st = shared.wait(&shared.changed, st);
             continue;
         }
+        if st.lost.is_some() {
+            st = stand_alone(shared, st);
+            owed = 0;
+            shared.tell_all();
+            continue;
+        }
         let last = st.lacking() <= ROUND || st.full;
         st = match (last, owed) {
             // Others come meanwhile, so that the last flush has little to do.
-            (true, 1..) | (false, MOST_OWED) => outside(shared, st, || shared.first.flush()),
+            (true, 1..) | (false, MOST_OWED) => outside(shared, st, || shared.flush_first()),
             (false, _) => {
                 let blocks = st.take_lacking(ROUND);
                 outside(shared, st, || shared.copy(&blocks))
@@ -133,13 +140,13 @@ fn bring_home(shared: &Shared) {
 fn outside<'a>(
     shared: &'a Shared,
     st: MutexGuard<'a, State>,
-    work: impl FnOnce() -> Result<()>,
+    work: impl FnOnce() -> std::result::Result<(), Trouble>,
 ) -> MutexGuard<'a, State> {
     drop(st);
     let result = work();
     let mut st = shared.lock();
-    if let Err(error) = result {
-        st.fail(error);
+    if let Err(trouble) = result {
+        trouble.tell(&mut st);
     }
     st
 }
@@ -156,14 +163,8 @@ fn the_rest<'a>(shared: &'a Shared, mut st: MutexGuard<'a, State>) -> MutexGuard
         return st;
     }
     let blocks = st.take_lacking(usize::MAX);
-    drop(st);
-    let result = shared.copy(&blocks).and_then(|()| shared.first.flush());
-    st = shared.lock();
-    if let Err(error) = result {
-        st.fail(error);
-        return st;
-    }
-    if st.hold == Hold::No || st.stop {
+    st = outside(shared, st, || shared.copy(&blocks).and_then(|()| shared.flush_first()));
+    if st.hold == Hold::No || st.failed.is_some() || st.stop {
         return st;
     }
     st.hold = Hold::Closing;
@@ -179,18 +180,46 @@ fn the_rest<'a>(shared: &'a Shared, mut st: MutexGuard<'a, State>) -> MutexGuard
     st
 }
 
+/// Which of the two devices has failed.
+pub(super) enum Trouble {
+    First(Error),
+    Spare(Error),
+}
+
+impl Trouble {
+    fn tell(self, st: &mut State) {
+        match self {
+            Self::First(error) => st.lose(error),
+            Self::Spare(error) => st.fail(error),
+        }
+    }
+
+    /// What failed.
+    pub fn error(self) -> Error {
+        match self {
+            Self::First(error) | Self::Spare(error) => error,
+        }
+    }
+}
+
 impl Shared {
     /// Copies blocks of the log's device, each with its place on the spare one and in ascending
     /// order, to the first one; volatile.
-    pub fn copy(&self, blocks: &[(u64, u64)]) -> Result<()> {
+    pub fn copy(&self, blocks: &[(u64, u64)]) -> std::result::Result<(), Trouble> {
         let neighbours =
             |a: &(u64, u64), b: &(u64, u64)| b.0 == a.0 + 1 && b.1 == a.1 + BLOCK_BYTES;
         for run in blocks.chunk_by(neighbours).flat_map(|run| run.chunks(ROUND)) {
             let Some((block, place)) = run.first() else { continue };
             let mut bytes = AlignedBuf::zeroed(run.len() * BLOCK_SIZE);
-            self.spare.read(*place, &mut bytes)?;
-            self.first.write(block * BLOCK_BYTES, &bytes, false)?;
+            self.spare.read(*place, &mut bytes).map_err(Trouble::Spare)?;
+            let written = self.first.get().write(block * BLOCK_BYTES, &bytes, false);
+            written.map_err(Trouble::First)?;
         }
         Ok(())
+    }
+
+    /// Makes durable what was copied to the first device.
+    pub fn flush_first(&self) -> std::result::Result<(), Trouble> {
+        self.first.get().flush().map_err(Trouble::First)
     }
 }

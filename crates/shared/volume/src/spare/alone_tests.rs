@@ -1,0 +1,249 @@
+use crate::spare::test_util::value as read;
+use crate::spare::test_util::*;
+use crate::spare::{LogPair, SpareState};
+use siftfs_base::Error;
+use siftfs_device::{Cut, Device, Fault, Gate, MemDevice, OpClass, WriteOp};
+use siftfs_log::HEADER_LEN;
+use std::sync::Arc;
+
+fn fail(rig: &Rig, class: OpClass) {
+    rig.device.inject(Fault::fail(class, libc::EIO).within(0..LOG));
+}
+
+/// The log, opened from the spare device alone.
+fn alone(rig: &Rig) -> Arc<LogPair> {
+    LogPair::open(None, rig.spare.clone(), true).unwrap()
+}
+
+/// Seen to fail when what is not durable on the first device is not written to the image, when its
+/// caller is answered before the header says so, and when a stale first device is looked at.
+#[test]
+fn a_write_that_fails_leaves_the_first_device_for_good() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    pair.write(at(1), &block(1), true).unwrap();
+    pair.write(at(2), &block(2), false).unwrap();
+    fail(&rig, OpClass::Write);
+    pair.write(at(3), &block(3), true).unwrap();
+    assert_eq!(pair.report().state, SpareState::Alone);
+    pair.write(at(1), &block(4), true).unwrap();
+    pair.flush().unwrap();
+    assert_eq!((value(&*rig.first, 1), value(&*rig.first, 3)), (1, 0));
+    for cut in cuts(1) {
+        let back = Rig::of(rig.device.image(cut));
+        for log in [alone(&back), back.open()] {
+            let found = [1, 2, 3].map(|number| value(&*log, number));
+            assert_eq!((found, log.report().state), ([4, 2, 3], SpareState::Alone), "{cut:?}");
+        }
+    }
+    pair.disarm().unwrap();
+    pair.write(at(5), &block(5), true).unwrap();
+    assert_eq!((value(&*pair, 5), value(&*rig.first, 5)), (5, 0));
+}
+
+/// A device that loses what it has in its cache when it fails a flush, and says so once.
+///
+/// Seen to fail when what was answered and not flushed does not go along.
+#[test]
+fn a_flush_that_fails_is_made_good() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    let ops = [1, 2].map(|value| (at(u64::from(value)), block(value)));
+    let ops = ops.each_ref().map(|(offset, data)| WriteOp { offset: *offset, data });
+    pair.write_batch(&ops).unwrap();
+    rig.device.inject(Fault::fail(OpClass::Flush, libc::EIO).within(0..LOG).once());
+    pair.flush().unwrap();
+    for cut in cuts(2) {
+        let log = alone(&Rig::of(rig.device.image(cut)));
+        assert_eq!((value(&*log, 1), value(&*log, 2)), (1, 2), "{cut:?}");
+    }
+}
+
+/// A device that stalls, and fails once it answers again.
+#[test]
+fn a_device_that_stalls_and_then_fails_is_left_too() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    let gate = rig.stall(OpClass::Write);
+    pair.write(at(1), &block(1), true).unwrap();
+    assert_eq!(pair.report().state, SpareState::Spare);
+    rig.device.remove_all();
+    fail(&rig, OpClass::Write);
+    gate.open();
+    wait_for(&pair, SpareState::Alone);
+    pair.write(at(2), &block(2), true).unwrap();
+    pair.disarm().unwrap();
+    let log = alone(&Rig::of(rig.device.image(Cut::LoseAll)));
+    assert_eq!((value(&*log, 1), value(&*log, 2)), (1, 2));
+}
+
+/// Seen to fail when the last flush of a watch that ends is told its error at once.
+#[test]
+fn the_last_flush_may_fail() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    pair.write(at(1), &block(1), false).unwrap();
+    fail(&rig, OpClass::Flush);
+    pair.disarm().unwrap();
+    assert_eq!(pair.report().state, SpareState::Alone);
+    let log = alone(&Rig::of(rig.device.image(Cut::LoseAll)));
+    assert_eq!(value(&*log, 1), 1);
+}
+
+/// What cannot be copied, or has no room, ends all promises, and nobody was answered.
+#[test]
+fn what_cannot_be_copied_latches() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    pair.write(at(1), &block(1), true).unwrap();
+    fail(&rig, OpClass::Write);
+    fail(&rig, OpClass::Read);
+    let told = pair.write(at(2), &block(2), true);
+    assert!(matches!(told, Err(Error::Latched(_))), "{told:?}");
+    assert!(pair.flush().is_err() && pair.disarm().is_err());
+    drop(pair);
+    rig.device.remove_all();
+    let log = rig.open();
+    assert_eq!((value(&*log, 1), log.report().state), (1, SpareState::Off));
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    fail(&rig, OpClass::Write);
+    rig.device.inject(Fault::fail(OpClass::Write, libc::EIO).within(LOG..LOG + rig.spare.size()));
+    assert!(matches!(pair.write(at(2), &block(2), true), Err(Error::Latched(_))));
+}
+
+/// Seen to fail when a log's device that cannot be written is an error of opening.
+#[test]
+fn a_device_that_fails_while_the_log_is_opened_is_left() {
+    for class in [OpClass::Write, OpClass::Flush] {
+        let rig = Rig::roomy();
+        let pair = rig.armed();
+        let gate = rig.stall(OpClass::Write);
+        pair.write(at(1), &block(1), true).unwrap();
+        let back = Rig::of(rig.device.image(Cut::LoseAll));
+        fail(&back, class);
+        let log = back.open();
+        assert_eq!((value(&*log, 1), log.report().state), (1, SpareState::Alone));
+        drop(log);
+        assert_eq!(value(&*alone(&back), 1), 1);
+        rig.go_on(&gate);
+    }
+}
+
+/// The log's device comes back with what it had, and is not believed.
+#[test]
+fn a_stale_log_is_not_looked_at() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    fail(&rig, OpClass::Write);
+    pair.write(at(1), &block(1), true).unwrap();
+    drop(pair);
+    rig.device.remove_all();
+    rig.first.write(0, &vec![7; HEADER_LEN as usize], true).unwrap();
+    assert_eq!(value(&*rig.open(), 1), 1);
+    let reader = LogPair::open(Some(rig.first.clone()), rig.spare.clone(), false).unwrap();
+    assert_eq!(value(&*reader, 1), 1);
+    let missing = LogPair::open(None, Rig::roomy().spare, true).map(drop).unwrap_err();
+    assert!(missing.to_string().contains("is missing"), "{missing}");
+    let short = MemDevice::new(rig.spare.size() - 4096);
+    let mut bytes = vec![0; short.size() as usize];
+    rig.spare.read(0, &mut bytes).unwrap();
+    short.write(0, &bytes, false).unwrap();
+    let short = LogPair::open(None, Arc::new(short), true).map(drop).unwrap_err();
+    assert!(short.to_string().contains("truncated"), "{short}");
+}
+
+/// From the first answer behind the failure on, the spare device has all.
+///
+/// Seen to fail when the header is written before the image is flushed, and when batches are
+/// answered while the image is made.
+#[test]
+fn power_is_cut_at_every_write_of_a_device_that_fails() {
+    for class in [OpClass::Write, OpClass::Flush] {
+        let rig = Rig::roomy();
+        rig.device.record_history();
+        let pair = rig.armed();
+        let mut log = History::default();
+        log.work(&rig, &pair, 0, 6);
+        let gate = rig.stall(OpClass::Write);
+        log.work(&rig, &pair, 1, 6);
+        rig.go_on(&gate);
+        wait_for(&pair, SpareState::First);
+        log.work(&rig, &pair, 2, 3);
+        fail(&rig, class);
+        if class == OpClass::Flush {
+            pair.flush().unwrap();
+        }
+        let before = log.count();
+        log.work(&rig, &pair, 3, 24);
+        let answered = log.answered_since(before);
+        assert_eq!(pair.report().state, SpareState::Alone);
+        pair.disarm().unwrap();
+        let mut states = 0;
+        rig.device.take_history().unwrap().each_cut(|cut, cache| {
+            for kind in cuts(cut) {
+                let back = Rig::of(cache.image(kind));
+                let opened = LogPair::open(Some(back.first.clone()), back.spare.clone(), true);
+                let opened = opened.unwrap_or_else(|e| panic!("cut {cut}, {kind:?}: {e}"));
+                log.judge(&*opened, cut, &format!("cut {cut}, {kind:?}"));
+                if cut >= answered {
+                    let back = Rig::of(cache.image(kind));
+                    log.judge(&*alone(&back), cut, &format!("cut {cut}, {kind:?}, alone"));
+                    states += 1;
+                }
+            }
+        });
+        assert!(states > 50, "{states} states");
+    }
+}
+
+/// Many callers at once beside a device that fails, and what each wrote last.
+#[test]
+fn callers_at_once_outlive_the_device() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let pair = &pair;
+            scope.spawn(move || {
+                for value in 1..=120 {
+                    pair.write(at(number), &block(value), value % 4 != 0).unwrap();
+                    if value % 8 == 0 {
+                        pair.flush().unwrap();
+                    }
+                    assert_eq!(read(&**pair, number), value);
+                }
+            });
+        }
+        wait_until("a write", || value(&*rig.first, 0) > 20);
+        fail(&rig, OpClass::Write);
+    });
+    assert_eq!(pair.report().state, SpareState::Alone);
+    pair.disarm().unwrap();
+    let log = alone(&Rig::of(rig.device.image(Cut::LoseAll)));
+    (0..6).for_each(|number| assert_eq!(value(&*log, number), 120));
+}
+
+/// A device that is alone is waited for, however slow it is.
+///
+/// Seen to fail when it is left for itself.
+#[test]
+fn the_last_device_is_not_left() {
+    let rig = Rig::roomy();
+    let pair = rig.armed();
+    fail(&rig, OpClass::Write);
+    pair.write(at(1), &block(1), true).unwrap();
+    let before = pair.report();
+    let gate = Gate::new();
+    rig.device.inject(Fault::hold(OpClass::Write, &gate).within(LOG..LOG + rig.spare.size()));
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| pair.write(at(2), &block(2), true));
+        std::thread::sleep(BOUND * 3);
+        let waits = !late.is_finished();
+        rig.go_on(&gate);
+        late.join().unwrap().unwrap();
+        assert!(waits, "there is no other one");
+    });
+    let after = pair.report();
+    assert_eq!((after.stalls, after.batches), (before.stalls, before.batches));
+}
