@@ -3,8 +3,8 @@
 //! A header in two slots, and batches behind it, one behind the other from its first block on. A
 //! batch is a block that says where its extents belong on the log's device, and then their bytes.
 //! Each time when the log's device has everything, a new header with a higher generation makes all
-//! batches invalid, and the next one lies at the beginning again. Behind the batches there may be room
-//! for an image of the log's device, which is the log once that device has failed.
+//! batches invalid, and the next one lies at the beginning again. Behind the batches there may be
+//! room for an image of the log's device, which is the log once that device has failed.
 
 use crate::header::{FORMAT_VERSION, open_block, seal};
 use crate::{Checked, EpochKey, Invalid, LogKey};

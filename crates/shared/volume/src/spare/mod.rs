@@ -7,8 +7,8 @@
 //! given all that it lacks, and then a new generation ends the batches. A process that opens the
 //! log brings home what the spare device has before it reads anything.
 //!
-//! When the first device *fails*, all that can be read of it is copied to an image on the spare one,
-//! which is the first device from then on, and alone.
+//! When the first device *fails*, all that can be read of it is copied to an image on the spare
+//! one, which is the first device from then on, and alone.
 //!
 //! So what this is above the two is a device as any other: each promise of [`Device`] holds, at a
 //! power cut of each of the two by itself.
