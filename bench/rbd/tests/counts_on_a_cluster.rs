@@ -61,7 +61,11 @@ fn one_fsync_is_one_write_to_the_cluster() {
     let program = Path::new(env!("CARGO_BIN_EXE_siftfs-rbd-bench"));
     for beside in ["siftfs", "siftfs-sqlite"] {
         let path = program.with_file_name(beside);
-        assert!(path.exists(), "{} is missing: build it with the feature rbd", path.display());
+        assert!(
+            path.exists(),
+            "{} is missing: build the workspace with the feature rbd",
+            path.display()
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let ran = Command::new(program)
