@@ -70,6 +70,8 @@ if [ "${1:-}" = rbd ]; then
     need ceph-osd ceph-osd
     need ceph ceph-common
     need rbd ceph-common
+    # For a server that is cut off from the cluster.
+    need iptables iptables
     # For bench/rbd, which a test runs.
     need db_bench rocksdb-tools
 fi

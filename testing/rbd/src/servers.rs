@@ -15,19 +15,60 @@ pub struct Server {
     err: PathBuf,
 }
 
+/// Where servers are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// On this machine.
+    Here,
+    /// Each as on a machine of its own: no file of this one says who lives.
+    Apart,
+    /// On this machine, and each can be cut off from the cluster ([`Servers::cut_off`]).
+    Severable,
+}
+
+/// The group of the first server that can be cut off; others have the next ones.
+const GROUP: usize = 61_000;
+
 /// Servers of one volume, each of which takes it when it can.
 pub struct Servers<'a> {
     stage: &'a Stage<'a>,
     volume: String,
-    /// Each as on a machine of its own: no file of this one says who lives.
-    apart: bool,
+    place: Where,
     all: Vec<Server>,
+}
+
+/// A server's messages to the cluster are lost for as long as this value lives. Those to its
+/// clients, which have no address, are not.
+pub struct CutOff {
+    group: String,
+}
+
+impl CutOff {
+    fn rule(&self, what: &str) -> Result<()> {
+        let rule = [what, "OUTPUT", "-o", "lo", "-p", "tcp", "-m", "owner", "--gid-owner"];
+        let out = Command::new("iptables").args(rule).args([&self.group, "-j", "DROP"]).output();
+        let out = out.map_err(failed("iptables"))?;
+        let why = || String::from_utf8_lossy(&out.stderr).trim().to_owned();
+        if out.status.success() {
+            Ok(())
+        } else {
+            Err(Failed(format!("iptables {what}: {}", why())))
+        }
+    }
+}
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        if let Err(Failed(why)) = self.rule("-D") {
+            eprintln!("a rule for the group {} is left: {why}", self.group);
+        }
+    }
 }
 
 impl<'a> Servers<'a> {
     /// Starts this number of servers, and waits until one of them has the volume.
-    pub fn start(stage: &'a Stage<'a>, volume: &str, count: usize, apart: bool) -> Result<Self> {
-        let mut servers = Self { stage, volume: volume.into(), apart, all: Vec::new() };
+    pub fn start(stage: &'a Stage<'a>, volume: &str, count: usize, place: Where) -> Result<Self> {
+        let mut servers = Self { stage, volume: volume.into(), place, all: Vec::new() };
         for n in 0..count {
             let server = servers.launch(n)?;
             servers.all.push(server);
@@ -70,9 +111,10 @@ impl<'a> Servers<'a> {
             file.map_err(failed("a file for messages"))
         };
         let words = ["serve", &self.volume, "--listen", &socket, "--standby"];
-        let mut command = match self.apart {
-            false => self.stage.siftfs(&words),
-            true => self.apart(&words)?,
+        let mut command = match self.place {
+            Where::Here => self.stage.siftfs(&words),
+            Where::Apart => self.apart(&words)?,
+            Where::Severable => self.in_group(n, &words)?,
         };
         let process = command
             .stdin(Stdio::null())
@@ -85,10 +127,28 @@ impl<'a> Servers<'a> {
         Ok(server)
     }
 
+    fn program(&self) -> Result<String> {
+        Ok(arg(std::path::Path::new(self.stage.siftfs(&[]).get_program()))?.to_owned())
+    }
+
+    /// `siftfs`, whose connections are those of a group of its own.
+    fn in_group(&self, n: usize, words: &[&str]) -> Result<Command> {
+        let mut command = self.stage.command("setpriv");
+        let group = (GROUP + n).to_string();
+        command.args(["--regid", &group, "--keep-groups", &self.program()?]).args(words);
+        Ok(command)
+    }
+
+    /// Cuts the server of this number, which is [`Where::Severable`], off from the cluster.
+    pub fn cut_off(&self, n: usize) -> Result<CutOff> {
+        assert!(self.place == Where::Severable, "its group is known");
+        let cut = CutOff { group: (GROUP + n).to_string() };
+        cut.rule("-A").map(|()| cut)
+    }
+
     /// `siftfs`, where no file of this machine says who lives.
     fn apart(&self, words: &[&str]) -> Result<Command> {
-        let program = self.stage.siftfs(&[]);
-        let program = arg(std::path::Path::new(program.get_program()))?.to_owned();
+        let program = self.program()?;
         let mut command = self.stage.command("unshare");
         // What this machine has mounted is not to stay because the other one has it, too.
         let script = "mount -t tmpfs none /run; umount -l -a -t fuse.siftfs; exec \"$0\" \"$@\"";

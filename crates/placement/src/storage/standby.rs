@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// What a process does whose turn it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// An administrator says that this owner is to be fenced, also if it lives: for
+    /// An administrator or the cluster says that this owner is to be fenced, also if it lives: for
     /// [`OpenOptions::take_over`](crate::OpenOptions::take_over).
     pub take_over: Option<Whom>,
 }
@@ -113,7 +113,10 @@ impl Standby {
     /// Is it this process's turn?
     fn note(&mut self, look: Look) -> Option<Turn> {
         match look.standing {
-            Standing::Free | Standing::Dead => Some(Turn { take_over: None }),
+            Standing::Free => Some(Turn { take_over: None }),
+            // The cluster has given it up, so it is fenced although its process may live on this
+            // machine, cut off.
+            Standing::Dead(whose) => Some(Turn { take_over: Some(Whom::Described(whose)) }),
             Standing::Had(Had { whose, .. }) => {
                 let is_meant = look.take_over.as_ref() == Some(&whose);
                 self.owner = Some(whose.clone());
@@ -248,3 +251,7 @@ pub fn pass_on(volume: &Path, how: Passing, patience: Duration) -> Result<Passed
         thread::sleep(SOON);
     }
 }
+
+#[cfg(test)]
+#[path = "standby_tests.rs"]
+mod tests;

@@ -196,10 +196,10 @@ pub(crate) fn standing(image: &Image, notes: &Notes, place: &RbdPlace) -> Result
     let Some(owner) = image.owner()? else { return Ok(Standing::Free) };
     let is_dead = LocalLock::says_dead(&local_name(image, place)?, &owner)
         || !image.watchers()?.contains(&owner);
-    if is_dead {
-        return Ok(Standing::Dead);
-    }
     let whose = described(notes, &owner)?;
+    if is_dead {
+        return Ok(Standing::Dead(whose));
+    }
     Ok(Standing::Had(Had { address: owner, whose }))
 }
 

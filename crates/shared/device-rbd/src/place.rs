@@ -70,8 +70,9 @@ impl Whom {
 pub enum Standing {
     /// Nobody.
     Free,
-    /// One of which the cluster, or this machine's kernel, says that it is dead.
-    Dead,
+    /// One of which the cluster, or this machine's kernel, says that it is dead; as it describes
+    /// itself. It may still live on this machine, where the cluster has given it up.
+    Dead(String),
     /// One that lives.
     Had(Had),
 }

@@ -15,7 +15,7 @@ use siftfs_rig::place::Result;
 pub type Case = fn(&Stage<'_>) -> Result<()>;
 
 /// All cases, by name, in their order.
-pub const ALL: [(&str, Case); 19] = [
+pub const ALL: [(&str, Case); 20] = [
     ("refusals", refusals::refusals),
     ("no-cluster", refusals::no_cluster),
     ("osds", deaths::osds),
@@ -35,4 +35,5 @@ pub const ALL: [(&str, Case); 19] = [
     ("handed-over", served::handed_over),
     ("servers", served::servers),
     ("machines", served::machines),
+    ("cut-off", served::cut_off),
 ];

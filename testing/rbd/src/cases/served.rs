@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use siftfs_rbd_tests::ledger::{Ledger, Writers};
-use siftfs_rbd_tests::servers::{Server, Servers};
+use siftfs_rbd_tests::servers::{Server, Servers, Where};
 use siftfs_rbd_tests::stage::{Mounted, Stage};
 use siftfs_rig::place::{Failed, Result, failed};
 use std::fs;
@@ -30,13 +30,15 @@ enum Loss {
     Stopped,
     /// An operator has it handed over.
     HandedOver,
+    /// The cluster hears nothing of it, and gives it up; its clients hear it.
+    CutOff,
 }
 
 /// Three servers and two clients: the one that has the volume is killed, stopped, or told to hand
 /// it over, again and again.
 pub fn servers(stage: &Stage<'_>) -> Result<()> {
     let volume = stage.volume("slow", "servers", 512)?;
-    let mut servers = Servers::start(stage, &volume, 3, false)?;
+    let mut servers = Servers::start(stage, &volume, 3, Where::Here)?;
     let mut clients = clients(stage, &servers, 2)?;
     let begun = Instant::now();
     let losses = [Loss::Killed, Loss::HandedOver, Loss::Stopped, Loss::HandedOver];
@@ -53,7 +55,7 @@ pub fn servers(stage: &Stage<'_>) -> Result<()> {
 /// its watch has run out.
 pub fn machines(stage: &Stage<'_>) -> Result<()> {
     let volume = stage.volume("slow", "machines", 256)?;
-    let mut servers = Servers::start(stage, &volume, 2, true)?;
+    let mut servers = Servers::start(stage, &volume, 2, Where::Apart)?;
     let mut clients = clients(stage, &servers, 2)?;
     for loss in [Loss::Killed, Loss::HandedOver] {
         lose(stage, &mut servers, &clients, loss)?;
@@ -61,10 +63,22 @@ pub fn machines(stage: &Stage<'_>) -> Result<()> {
     judge(stage, (servers, &volume), &mut clients)
 }
 
+/// The server that has the volume is cut off from the cluster, and not from its clients: they go on
+/// by another one, and the one that comes back is fenced.
+pub fn cut_off(stage: &Stage<'_>) -> Result<()> {
+    let volume = stage.volume("slow", "cut-off", 256)?;
+    let mut servers = Servers::start(stage, &volume, 2, Where::Severable)?;
+    let mut clients = clients(stage, &servers, 2)?;
+    for _ in 0..2 {
+        lose(stage, &mut servers, &clients, Loss::CutOff)?;
+    }
+    judge(stage, (servers, &volume), &mut clients)
+}
+
 /// A volume is handed over under a load, and nothing else happens: what a client sees of it.
 pub fn handed_over(stage: &Stage<'_>) -> Result<()> {
     let volume = stage.volume("slow", "handed", 256)?;
-    let mut servers = Servers::start(stage, &volume, 2, false)?;
+    let mut servers = Servers::start(stage, &volume, 2, Where::Here)?;
     let mut clients = clients(stage, &servers, 2)?;
     for _ in 0..5 {
         lose(stage, &mut servers, &clients, Loss::HandedOver)?;
@@ -79,7 +93,7 @@ pub fn words(stage: &Stage<'_>) -> Result<()> {
     let file = file.to_str().unwrap_or_default();
     stage.refused(&["serve", file, "--listen", "unix:/nowhere", "--standby"], "on a cluster")?;
     stage.refused(&["serve", &volume, "--hand-over"], "no process has it")?;
-    let servers = Servers::start(stage, &volume, 1, false)?;
+    let servers = Servers::start(stage, &volume, 1, Where::Here)?;
     stage.refused(&["serve", &volume, "--hand-over"], "no standby waits")?;
     stage.refused(&["serve", &volume, "--take-over"], "no standby waits")?;
     let first = servers.addresses();
@@ -114,6 +128,7 @@ fn lose(
     go_on(clients)?;
     let had = servers.active()?;
     let begun = Instant::now();
+    let mut cut = None;
     match loss {
         Loss::Killed => servers.at(had).signal(Signal::KILL)?,
         Loss::HandedOver => {
@@ -123,6 +138,7 @@ fn lose(
             servers.at(had).signal(Signal::STOP)?;
             stage.run(&["serve", servers.volume(), "--take-over"])?;
         }
+        Loss::CutOff => cut = Some(servers.cut_off(had)?),
     }
     servers.wait_for_another(had)?;
     let taken = begun.elapsed();
@@ -130,16 +146,18 @@ fn lose(
     let longest = clients.iter().map(|client| client.writers.take_longest()).max();
     let longest = longest.unwrap_or_default();
     println!("  {loss:?}: another has it after {taken:.1?}, the longest fsync {longest:.1?}");
-    if let Loss::Stopped = loss {
-        wakes(servers.at(had))?;
-        go_on(clients)?;
+    match (loss, cut) {
+        (Loss::Stopped, _) => servers.at(had).signal(Signal::CONT)?,
+        (_, Some(cut)) => drop(cut),
+        _ => return servers.restart(had),
     }
+    is_fenced(servers.at(had))?;
+    go_on(clients)?;
     servers.restart(had)
 }
 
-/// A server that was taken for dead wakes: it says so, and ends.
-fn wakes(server: &mut Server) -> Result<()> {
-    server.signal(Signal::CONT)?;
+/// A server that was taken for dead and is back says so, and ends.
+fn is_fenced(server: &mut Server) -> Result<()> {
     let said = server.wait_for_end()?;
     match said.contains("fenced") {
         true => Ok(()),
