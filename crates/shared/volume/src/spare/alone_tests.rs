@@ -1,4 +1,3 @@
-use crate::spare::test_util::value as read;
 use crate::spare::test_util::*;
 use crate::spare::{LogPair, SpareState};
 use siftfs_base::Error;
@@ -180,17 +179,13 @@ fn power_is_cut_at_every_write_of_a_device_that_fails() {
         assert_eq!(pair.report().state, SpareState::Alone);
         pair.disarm().unwrap();
         let mut states = 0;
-        rig.device.take_history().unwrap().each_cut(|cut, cache| {
-            for kind in cuts(cut) {
-                let back = Rig::of(cache.image(kind));
-                let opened = LogPair::open(Some(back.first.clone()), back.spare.clone(), true);
-                let opened = opened.unwrap_or_else(|e| panic!("cut {cut}, {kind:?}: {e}"));
-                log.judge(&*opened, cut, &format!("cut {cut}, {kind:?}"));
-                if cut >= answered {
-                    let back = Rig::of(cache.image(kind));
-                    log.judge(&*alone(&back), cut, &format!("cut {cut}, {kind:?}, alone"));
-                    states += 1;
-                }
+        each_cut(&rig, |cut, what, image| {
+            let (back, without) = (Rig::of(image.clone()), Rig::of(image));
+            let opened = LogPair::open(Some(back.first.clone()), back.spare.clone(), true);
+            log.judge(&*opened.unwrap_or_else(|e| panic!("{what}: {e}")), cut, what);
+            if cut >= answered {
+                log.judge(&*alone(&without), cut, &format!("{what}, alone"));
+                states += 1;
             }
         });
         assert!(states > 50, "{states} states");
@@ -202,19 +197,7 @@ fn power_is_cut_at_every_write_of_a_device_that_fails() {
 fn callers_at_once_outlive_the_device() {
     let rig = Rig::roomy();
     let pair = rig.armed();
-    std::thread::scope(|scope| {
-        for number in 0..6 {
-            let pair = &pair;
-            scope.spawn(move || {
-                for value in 1..=120 {
-                    pair.write(at(number), &block(value), value % 4 != 0).unwrap();
-                    if value % 8 == 0 {
-                        pair.flush().unwrap();
-                    }
-                    assert_eq!(read(&**pair, number), value);
-                }
-            });
-        }
+    six_callers(&pair, || {
         wait_until("a write", || value(&*rig.first, 0) > 20);
         fail(&rig, OpClass::Write);
     });

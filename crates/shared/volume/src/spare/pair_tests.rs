@@ -91,15 +91,11 @@ fn power_is_cut_at_every_write_with_each_device_apart() {
     log.work(&rig, &pair, 9, 4);
     pair.disarm().unwrap();
     assert_eq!(pair.report().stalls, 3);
-    let mut states = 0;
-    rig.device.take_history().unwrap().each_cut(|cut, cache| {
-        for kind in cuts(cut) {
-            let back = Rig::of(cache.image(kind));
-            let opened = LogPair::open(Some(back.first.clone()), back.spare.clone(), true);
-            drop(opened.unwrap_or_else(|e| panic!("cut {cut}, {kind:?}: {e}")));
-            log.judge(&*back.first, cut, &format!("cut {cut}, {kind:?}"));
-            states += 1;
-        }
+    let states = each_cut(&rig, |cut, what, image| {
+        let back = Rig::of(image);
+        let opened = LogPair::open(Some(back.first.clone()), back.spare.clone(), true);
+        drop(opened.unwrap_or_else(|e| panic!("{what}: {e}")));
+        log.judge(&*back.first, cut, what);
     });
     assert!(states > 300, "{states} states");
 }
@@ -175,18 +171,7 @@ fn what_is_no_block_of_the_log_is_refused() {
 fn callers_at_once_each_find_their_own() {
     let rig = Rig::new();
     let pair = rig.armed();
-    std::thread::scope(|scope| {
-        for number in 0..6 {
-            let pair = &pair;
-            scope.spawn(move || {
-                for value in 1..=120 {
-                    pair.write(at(number), &block(value), value % 4 != 0).unwrap();
-                    if value % 8 == 0 {
-                        pair.flush().unwrap();
-                    }
-                }
-            });
-        }
+    six_callers(&pair, || {
         for _ in 0..3 {
             let gate = rig.stall(OpClass::Write);
             std::thread::sleep(BOUND * 2);

@@ -131,6 +131,37 @@ pub fn cuts(seed: u64) -> [Cut; 5] {
     [Cut::LoseAll, Cut::KeepAll, Cut::KeepBefore(LOG), Cut::KeepFrom(LOG), Cut::Random(seed)]
 }
 
+/// Power fails behind every operation of the run that was recorded, in each of the ways of [`cuts`].
+/// Returns how many states there were.
+pub fn each_cut(rig: &Rig, mut judge: impl FnMut(u64, &str, Image)) -> usize {
+    let mut states = 0;
+    rig.device.take_history().unwrap().each_cut(|cut, cache| {
+        for kind in cuts(cut) {
+            judge(cut, &format!("cut {cut}, {kind:?}"), cache.image(kind));
+            states += 1;
+        }
+    });
+    states
+}
+
+/// Six callers at once write 1 to 120 to a block each and read it, while `beside` goes on.
+pub fn six_callers(pair: &LogPair, beside: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            scope.spawn(move || {
+                for written in 1..=120 {
+                    pair.write(at(number), &block(written), written % 4 != 0).unwrap();
+                    if written % 8 == 0 {
+                        pair.flush().unwrap();
+                    }
+                    assert_eq!(value(pair, number), written);
+                }
+            });
+        }
+        beside();
+    });
+}
+
 /// What was written to each of the blocks, and when it was durable: by the number of the device's
 /// next operation then.
 #[derive(Default)]
