@@ -131,8 +131,8 @@ pub fn cuts(seed: u64) -> [Cut; 5] {
     [Cut::LoseAll, Cut::KeepAll, Cut::KeepBefore(LOG), Cut::KeepFrom(LOG), Cut::Random(seed)]
 }
 
-/// Power fails behind every operation of the run that was recorded, in each of the ways of [`cuts`].
-/// Returns how many states there were.
+/// Power fails behind every operation of the run that was recorded, in each of the ways of
+/// [`cuts`]. Returns how many states there were.
 pub fn each_cut(rig: &Rig, mut judge: impl FnMut(u64, &str, Image)) -> usize {
     let mut states = 0;
     rig.device.take_history().unwrap().each_cut(|cut, cache| {
