@@ -138,8 +138,9 @@ pub struct Mkfs {
     /// ext4 alone
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
-    /// Put a spare log on this file (made if missing, of 256M), block device or image, which it
-    /// takes as a whole: while the log's device does not answer, new records go there. Needs --log
+    /// Put a spare log on this file (made if missing, of 256M, or 64M more than the log), block
+    /// device or image, which it takes as a whole: while the log's device does not answer, new
+    /// records go there, and once that fails, all of the log, if it has room. Needs --log
     #[arg(long, value_name = "PATH", requires = "log")]
     pub log_spare: Option<PathBuf>,
     /// Let the log or the record area of a volume on a cluster lie on this machine: with the

@@ -230,3 +230,39 @@ fn the_last_device_is_not_left() {
     let after = pair.report();
     assert_eq!((after.stalls, after.batches), (before.stalls, before.batches));
 }
+
+/// The log's device, of which another host has become the owner.
+struct Taken(Arc<dyn Device>);
+
+impl Device for Taken {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> siftfs_base::Result<()> {
+        self.0.read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> siftfs_base::Result<()> {
+        self.0.write(offset, data, fua)
+    }
+    fn flush(&self) -> siftfs_base::Result<()> {
+        self.0.flush()
+    }
+    fn was_taken(&self) -> Option<String> {
+        Some("it was fenced".into())
+    }
+}
+
+/// Seen to fail when the log of another host is copied.
+#[test]
+fn a_log_that_another_host_has_is_not_copied() {
+    let rig = Rig::roomy();
+    let taken: Arc<dyn Device> = Arc::new(Taken(rig.first.clone()));
+    let pair = LogPair::open(Some(taken), rig.spare.clone(), true).unwrap();
+    pair.arm().unwrap();
+    fail(&rig, OpClass::Write);
+    let told = pair.write(at(1), &block(1), true);
+    assert!(matches!(&told, Err(Error::Latched(why)) if why.contains("fenced")), "{told:?}");
+    drop(pair);
+    rig.device.remove_all();
+    assert_eq!(rig.open().report().state, SpareState::Off);
+}
