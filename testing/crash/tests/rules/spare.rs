@@ -321,6 +321,22 @@ fn r21_a_log_that_fails_is_left_for_good() {
     }
 }
 
+/// The log's device can be read, and not written any more, when the volume is opened after a
+/// crash.
+#[test]
+fn r21_a_log_that_fails_between_two_mounts_is_left() {
+    let b = Bench::failing_over(roomy_device(), SOON);
+    b.durable("a", &bytes(1, 6000));
+    let left = b.crash(siftfs_device::Cut::LoseAll);
+    let device = Arc::new(FaultDevice::from_image(left, 2));
+    fail(&device, OpClass::Write);
+    let b = Bench::failing_over(device.clone(), SOON);
+    b.durable("b", &bytes(2, 6000));
+    assert_eq!(state(&b), "alone");
+    let back = Back::from(&without_log(&b.crash(siftfs_device::Cut::LoseAll)));
+    assert!(back.bytes("a") == bytes(1, 6000) && back.bytes("b") == bytes(2, 6000));
+}
+
 /// A run in which the log's device stalls, and then fails, is cut at every write and flush, with
 /// each of the three devices apart; from the first answer behind the failure on also without the
 /// log's device.

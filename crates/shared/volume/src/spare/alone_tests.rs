@@ -111,9 +111,15 @@ fn what_cannot_be_copied_latches() {
     assert!(matches!(pair.write(at(2), &block(2), true), Err(Error::Latched(_))));
 }
 
-/// Seen to fail when a log's device that cannot be written is an error of opening.
+/// Seen to fail when a log's device that cannot be written is an error of opening, and when one
+/// that lacks nothing is not tried.
 #[test]
 fn a_device_that_fails_while_the_log_is_opened_is_left() {
+    let rig = Rig::roomy();
+    rig.open().write(at(1), &block(1), true).unwrap();
+    fail(&rig, OpClass::Write);
+    assert_eq!(rig.open().report().state, SpareState::Alone);
+    assert_eq!(value(&*alone(&rig), 1), 1);
     for class in [OpClass::Write, OpClass::Flush] {
         let rig = Rig::roomy();
         let pair = rig.armed();

@@ -8,8 +8,8 @@ use super::state::State;
 use super::store::{Slot, Tail, scan};
 use super::work::Trouble;
 use crate::header::{HeaderView, newest_host, read_log_header};
-use siftfs_base::{Error, Result, corrupt};
-use siftfs_device::Device;
+use siftfs_base::{BLOCK_SIZE, Error, Result, corrupt};
+use siftfs_device::{AlignedBuf, Device};
 use siftfs_log::{HostState, SpareHeader, show_uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,8 @@ impl LogPair {
         let shared = Shared::new(First::own(first), spare, State::new(slot, held, tail));
         if may_write {
             let flushed = flushed.map_err(Trouble::First);
-            match flushed.and_then(|()| bring_home(&shared)) {
+            let usable = flushed.and_then(|()| try_first(&shared));
+            match usable.and_then(|()| bring_home(&shared)) {
                 Err(Trouble::First(error)) if slot.header.image > 0 => give_up(&shared, &error)?,
                 done => done.map_err(Trouble::error)?,
             }
@@ -109,6 +110,17 @@ fn older(header: &SpareHeader, epoch: u64) -> Error {
             header.epoch.0
         ),
     )
+}
+
+/// Can the first device be written? It is given the block that it has already, so that a power cut
+/// in the midst changes nothing. Only a device that may be given up is asked.
+fn try_first(shared: &Shared) -> std::result::Result<(), Trouble> {
+    if !shared.lock().can_lose_first() {
+        return Ok(());
+    }
+    let (mut block, first) = (AlignedBuf::zeroed(BLOCK_SIZE), shared.first.get());
+    let tried = first.read(0, &mut block).and_then(|()| first.write(0, &block, true));
+    tried.map_err(Trouble::First)
 }
 
 /// What the spare log has goes to the first one, and then a new generation begins.
