@@ -82,8 +82,8 @@ pub struct SpareHeader {
     pub len: u64,
     /// Bytes of the log's device that its batches may name.
     pub log_len: u64,
-    /// Byte offset on the spare device of the room for an image of the log's device, behind all
-    /// batches; 0 if there is none.
+    /// Byte offset on the spare device of the room for an image of the log's device, which lies
+    /// behind all batches. It is 0 where the spare device has no such room.
     pub image: u64,
     /// The log's device was given up for good: the image is the log.
     pub alone: bool,

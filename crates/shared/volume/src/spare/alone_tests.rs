@@ -1,8 +1,9 @@
 use crate::spare::test_util::*;
-use crate::spare::{LogPair, SpareState};
-use siftfs_base::Error;
+use crate::spare::{LogPair, SpareState, read_spare_header};
+use crate::{format_headers, test_util as small};
+use siftfs_base::{Epoch, Error};
 use siftfs_device::{Cut, Device, Fault, Gate, MemDevice, OpClass, WriteOp};
-use siftfs_log::HEADER_LEN;
+use siftfs_log::{EpochKey, HEADER_LEN, HostRecord};
 use std::sync::Arc;
 
 fn fail(rig: &Rig, class: OpClass) {
@@ -271,4 +272,17 @@ fn a_log_that_another_host_has_is_not_copied() {
     drop(pair);
     rig.device.remove_all();
     assert_eq!(rig.open().report().state, SpareState::Off);
+}
+
+/// Seen to fail when a device is given up for a spare log of another mount.
+#[test]
+fn an_older_copy_does_not_become_the_log() {
+    let rig = Rig::roomy();
+    let lane_key = EpochKey { epoch: Epoch(EPOCH.0 + 1), nonce: 1 };
+    let host = HostRecord { lane_key, ..small::host() };
+    format_headers(&*rig.first, &header(), &host, &small::service()).unwrap();
+    fail(&rig, OpClass::Write);
+    let opened = LogPair::open(Some(rig.first.clone()), rig.spare.clone(), true);
+    assert!(matches!(opened.map(drop), Err(Error::Io { .. })));
+    assert!(!read_spare_header(&*rig.spare).unwrap().alone, "nothing was written");
 }

@@ -60,7 +60,13 @@ impl LogPair {
             let flushed = flushed.map_err(Trouble::First);
             let usable = flushed.and_then(|()| try_first(&shared));
             match usable.and_then(|()| bring_home(&shared)) {
-                Err(Trouble::First(error)) if slot.header.image > 0 => give_up(&shared, &error)?,
+                // An older copy of one of both is refused by `check`, and nothing is written.
+                Err(Trouble::First(error))
+                    if slot.header.image > 0
+                        && check_times(shared.first.get(), &slot.header).is_ok() =>
+                {
+                    give_up(&shared, &error)?;
+                }
                 done => done.map_err(Trouble::error)?,
             }
         }

@@ -36,7 +36,8 @@ fn a_generation_ends_with_a_header() {
     assert_eq!(Slot::read(&*rig.spare).unwrap().header, slot.header);
 }
 
-/// A head that is whole, of a batch that reaches over the place of the image, is none.
+/// The head of a batch is whole, and its extents reach over the place of the image: the batch does
+/// not count.
 ///
 /// Seen to fail when only the device's end bounds a batch.
 #[test]
